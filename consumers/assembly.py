@@ -63,7 +63,6 @@ __all__ = [
     "stream_of",
     "totals_of",
     "window_auditor_of",
-    "window_settings_of",
     "windows_of",
 ]
 
@@ -199,26 +198,6 @@ def rankings_of(connection: Connection, namespaces: Namespaces) -> Rankings:
     region = RegionStateStore.of(connection)
     new_id = connection.ids.unique_id
     return Rankings(dynamo, table, namespaces, connection.clock, region, new_id)
-
-
-def window_settings_of(connection: Connection, namespaces: Namespaces) -> WindowSettings:
-    """The windows of a stack's namespaces."""
-    from countledger.consumers.windows import WindowSettings, window_delay_ms
-
-    skew_ms, replication_ms = (
-        connection.settings.clock_skew_ms,
-        connection.settings.replication_bound_ms,
-    )
-    return WindowSettings(
-        *_counters_of(connection),
-        namespaces,
-        skew_ms,
-        replication_ms,
-        window_delay_ms(skew_ms),
-        connection.clock,
-        connection.ids.new_id,
-        connection.random,
-    )
 
 
 def windows_of(connection: Connection) -> WindowsReader:

@@ -7,33 +7,29 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from math import inf
-from random import Random
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.proof import waiting_since_ms
 from countledger.consumers.total_writer import TtlCache
 from countledger.consumers.totals import freshness_of
 from countledger.ledger import amount, keys
-from countledger.ledger.attributes import decoded, require
+from countledger.ledger.assembly import namespaces_of
+from countledger.ledger.attributes import decoded
 from countledger.ledger.calendar import Per, Window, rules_of, rules_version, window_of, windows_in
-from countledger.ledger.clock import Backoff, Clock, SystemClock, show_duration, to_datetime, to_ms
-from countledger.ledger.departure import guarded
+from countledger.ledger.clock import Clock, SystemClock, show_duration, to_datetime, to_ms
 from countledger.ledger.errors import (
     BadSetting,
     BadTime,
-    ConditionFailed,
     NoWindows,
     Throttled,
     Unclear,
     shown,
 )
-from countledger.ledger.ids import new_id
 from countledger.ledger.limits import (
     CLOCK_SKEW_DEFAULT_MS,
     DAY_MS,
     HOUR_MS,
     MINUTE_MS,
-    REPLICATION_BOUND_DEFAULT_MS,
     SECOND_MS,
     WINDOW_SETTINGS_MAX,
     WINDOWS_KEPT_DEFAULT_MS,
@@ -42,7 +38,8 @@ from countledger.ledger.limits import (
     WINDOWS_SEND_MS,
 )
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import AllOf, Between, Compare, Put, Query, unchanged
+from countledger.ledger.operations import AllOf, Between, Compare, Query
+from countledger.ledger.records import Records, Replacement
 from countledger.ledger.total import repaired_ms_of, windows_id_of
 from countledger.ledger.windows import (
     FINEST,
@@ -61,7 +58,7 @@ if TYPE_CHECKING:
     from countledger.consumers.totals import TotalsReader
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item, OnCorrupt
-    from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.connection import Connection
     from countledger.ledger.namespace import Namespaces
     from countledger.ledger.windows import Slot
 
@@ -73,8 +70,6 @@ if TYPE_CHECKING:
 # own.
 
 
-# Only another change of the same namespace at the same time defeats an attempt.
-_BACKOFF: Final = Backoff(attempts=6, base_ms=50, cap_ms=800)
 _ID_LENGTH: Final = 8
 
 
@@ -88,26 +83,22 @@ class WindowSettings:
     """The windows of the namespaces of one region.
 
     Attributes:
-        dynamo: a DynamoDB client; every write here carries a condition.
-        table: the table `counters`.
+        connection: to the stack.
+        delay_ms: how long after its write a change is effective; below 0: as long as every
+            materializer may need.
         namespaces: kind and horizon of each namespace.
-        clock_skew_ms: by how much clocks may differ.
-        replication_ms: the longest time in which an entry reaches every region.
-        delay_ms: how long after its write a change is effective.
-        clock: for that time.
-        new_id: makes ids.
-        random: for the jitter of waits.
     """
 
-    dynamo: DynamoClient
-    table: str
-    namespaces: Namespaces
-    clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
-    replication_ms: int = REPLICATION_BOUND_DEFAULT_MS
-    delay_ms: int = window_delay_ms(CLOCK_SKEW_DEFAULT_MS)
-    clock: Clock = field(default_factory=SystemClock)
-    new_id: Callable[[int], str] = new_id
-    random: Random = field(default_factory=Random)
+    connection: Connection
+    delay_ms: int = -1
+    namespaces: Namespaces = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """The delay is that of the stack, unless it is given."""
+        object.__setattr__(self, "namespaces", namespaces_of(self.connection))
+        if self.delay_ms < 0:
+            own_ms = window_delay_ms(self.connection.clock_skew_ms)
+            object.__setattr__(self, "delay_ms", own_ms)
 
     def enable(
         self,
@@ -160,8 +151,8 @@ class WindowSettings:
             keep_ms=keep_ms,
             max_lateness_ms=max_lateness_ms,
             horizon_ms=found.horizon_ms,
-            skew_ms=self.clock_skew_ms,
-            replication_ms=self.replication_ms,
+            skew_ms=self.connection.clock_skew_ms,
+            replication_ms=self.connection.replication_ms,
             from_ms=0,
             ranked=ranked,
         )
@@ -212,7 +203,9 @@ class WindowSettings:
             CorruptItem: one of them cannot be read.
         """
         namespace = keys.check_namespace(namespace)
-        return decode_settings(self._item(namespace))
+        key, connection = keys.windows_key(namespace), self.connection
+        stored = connection.retrying.get(connection.counters, key, consistent=True)
+        return decode_settings(stored)
 
     def list(self, *, on_corrupt: OnCorrupt | None = None) -> Iterator[tuple[str, WindowSetting]]:
         """The namespaces that ever had windows, each with its newest setting.
@@ -226,7 +219,8 @@ class WindowSettings:
             CorruptItem: one cannot be read, and `on_corrupt` is not given.
         """
         names = sorted(one.name for one in self.namespaces.list(on_corrupt=on_corrupt))
-        items = self.dynamo.get_many(self.table, [keys.windows_key(name) for name in names])
+        wanted = [keys.windows_key(name) for name in names]
+        items = self.connection.retrying.get_many(self.connection.counters, wanted)
         there = {item["counter"]: item for item in items}
         for name in names:
             item = there.get(keys.windows_key(name)["counter"])
@@ -234,60 +228,42 @@ class WindowSettings:
                 if settings:
                     yield name, settings[-1]
 
-    def _item(self, namespace: str) -> Item | None:
-        return self.dynamo.get(self.table, keys.windows_key(namespace), consistent=True)
-
     def _setting_id(self, at_ms: int) -> str:
         # The last digits of an id are random; the first ones are its time.
-        return self.new_id(at_ms)[-_ID_LENGTH:]
+        new: str = self.connection.ids.new_id(at_ms)
+        return new[-_ID_LENGTH:]
 
     def _change(
         self,
         namespace: str,
         decide: Callable[[tuple[WindowSetting, ...], int], tuple[WindowSetting, ...]],
     ) -> tuple[WindowSetting, ...]:
-        """Write the settings that `decide` makes of the stored ones and an effective time.
+        """Write the settings that `decide` makes of the stored ones and an effective time."""
+        connection, planned_ms = self.connection, [0]
 
-        After an attempt without an answer nothing is decided again: what it wrote may have been
-        effective, and another call has changed it since.
-        """
-        for _ in _BACKOFF.tries(self.clock, self.random):
-            item = self._item(namespace)
-            known = decode_settings(item)
-            revision = None if item is None else require(item, "revision", str)
-            at_ms = self.clock.now_ms()
+        def replacement(there: Item | None) -> Replacement | None:
+            planned_ms[0] = at_ms = connection.clock.now_ms()
+            known = decode_settings(there)
             wanted = decide(known, at_ms + self.delay_ms)
             if wanted == known:
-                return known
+                return None
             _check_number(namespace, wanted)
-            own = self.new_id(at_ms)
-            item = encode_settings(namespace, wanted, own)
-            put = Put(self.table, item, unchanged("revision", revision))
-            try:
-                with guarded(partial(self._refuse_late, namespace, at_ms)):
-                    self.dynamo.put(put)
-            except Throttled:
-                continue
-            except ConditionFailed as failed:
-                if failed.item is None or failed.item.get("revision") != own:
-                    if failed.maybe_applied:
-                        raise Unclear(
-                            f"windows of namespace {namespace!r} were changed by another call, "
-                            "after an attempt of this one that got no answer: look at them, and "
-                            "call again"
-                        ) from None
-                    continue  # another change came first
-            if self.clock.now_ms() - at_ms > WINDOWS_SEND_MS:
-                raise Unclear(
-                    f"windows of namespace {namespace!r} were changed, but too late for some "
-                    "materializers: windows of that time may be wrong until `countledger windows "
-                    f"rebuild --namespace {namespace}`"
-                )
-            return wanted
-        raise Throttled(f"windows of namespace {namespace!r} kept being changed; try again")
+            in_time = partial(self._refuse_late, namespace, at_ms)
+            return Replacement(encode_settings(namespace, wanted), before_send=in_time)
+
+        records = Records(connection, connection.counters, "windows of namespace", removable=False)
+        steps = records.write(namespace, keys.windows_key(namespace), replacement)
+        written = connection.run(steps)
+        if written.changed and connection.clock.now_ms() - planned_ms[0] > WINDOWS_SEND_MS:
+            raise Unclear(
+                f"windows of namespace {namespace!r} were changed, but too late for some "
+                "materializers: windows of that time may be wrong until `countledger windows "
+                f"rebuild --namespace {namespace}`"
+            )
+        return decode_settings(written.item)
 
     def _refuse_late(self, namespace: str, at_ms: int) -> None:
-        late_ms = self.clock.now_ms() - at_ms
+        late_ms = self.connection.clock.now_ms() - at_ms
         if late_ms > WINDOWS_SEND_MS:
             raise Throttled(
                 f"windows of namespace {namespace!r}: this process was suspended for {late_ms} ms "

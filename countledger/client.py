@@ -632,9 +632,9 @@ class CountLedger:
     @made_once
     def window_settings(self) -> WindowSettings:
         """The windows of namespaces: switch them on, change them, switch them off, list them."""
-        from countledger.consumers.assembly import window_settings_of
+        from countledger.consumers.windows import WindowSettings
 
-        return window_settings_of(self.connection, self.namespaces)
+        return WindowSettings(self.connection)
 
     @made_once
     def audit(self) -> Auditor:

@@ -341,11 +341,10 @@ def windows_of_item(setting: WindowSetting, item: str) -> dict[str, Window]:
     raise CorruptItem(f"{shown(item)} is no item of windows")
 
 
-def encode_settings(namespace: str, settings: Sequence[WindowSetting], revision: str = "0") -> Item:
-    """The item of all settings of a namespace, the oldest first; `revision` names this state."""
+def encode_settings(namespace: str, settings: Sequence[WindowSetting]) -> Item:
+    """The item of all settings of a namespace, the oldest first."""
     return {
         **keys.windows_key(namespace),
-        "revision": revision,
         "settings": [
             {name: value for name in _STORED if (value := getattr(setting, name)) is not None}
             | {"finest": str(setting.finest)}

@@ -15,7 +15,7 @@ from countledger.compaction.compactor import Run
 from countledger.compaction.deletion import HeadEmptier
 from countledger.compaction.deletions import LedgerDeleter
 from countledger.compaction.schedules import Schedules
-from countledger.consumers import group_board, memberships, rankings, windows
+from countledger.consumers import group_board, memberships, rankings
 from countledger.consumers.alerts import rules
 from countledger.consumers.alerts.rules import RuleChanger
 from countledger.consumers.group_board import GroupBoard
@@ -215,10 +215,6 @@ def _one_look_at_the_rule(patch: pytest.MonkeyPatch) -> None:
 
 def _any_rule(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rankings, "_is_still", lambda _: _HOLDS)
-
-
-def _any_windows(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(windows, "unchanged", lambda *_: _HOLDS)
 
 
 def _any_description(patch: pytest.MonkeyPatch) -> None:
@@ -571,13 +567,6 @@ CANARIES: Final = (
         "off: on, off",
         5_000,
         _any_rule,
-    ),
-    SwitchedOff(
-        "a change of windows replaces the settings that it has read, and no others",
-        "windows",
-        "never on: by day, off",
-        5_000,
-        _any_windows,
     ),
     SwitchedOff(
         "a description replaces the one that was read, and no other",

@@ -81,7 +81,6 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "consumers/groups.py": "make_again switch",
         "consumers/rankings.py": "_changed _sweep_until_agreed _write_rule",
         "consumers/total_writer.py": "_apply",
-        "consumers/windows.py": "_change",
         "consumers/window_writer.py": "_apply",
         "infra/portability/restore.py": "complete",
         "ledger/namespace.py": "describe",

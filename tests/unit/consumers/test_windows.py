@@ -36,6 +36,7 @@ from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Delete, Put
 from countledger.ledger.total import windows_ids_in
 from countledger.ledger.windows import encode_settings
+from tests.unit.connections import connection_on
 from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
 from tests.unit.ledger.memory import LOST, Fault, afterwards, meanwhile
 from tests.unit.ledger.window_settings import window_setting
@@ -47,8 +48,7 @@ class Windowed(World):
     """A world whose namespace `a` has windows, or may have."""
 
     def settings(self) -> WindowSettings:
-        namespaces = Namespaces(self.dynamo, LEDGER, region="r", home_region="r")
-        return WindowSettings(self.dynamo, COUNTERS, namespaces, clock=self.clock)
+        return WindowSettings(connection_on(self.dynamo, self.clock))
 
     def reader(self) -> WindowsReader:
         return WindowsReader(TotalsReader(self.dynamo, COUNTERS), self.stream, self.clock)
@@ -283,7 +283,8 @@ def test_newer_rules_of_the_zone_hold_from_the_next_setting_on(
     (made,) = world.settings().of("a")
     object.__setattr__(made, "rules", rules_of("Asia/Kolkata"))
     object.__setattr__(made, "rules_version", version)
-    world.dynamo.put(Put(COUNTERS, encode_settings("a", [made], "1")))
+    own = {"incarnation": "i", "revision": 1}
+    world.dynamo.put(Put(COUNTERS, {**encode_settings("a", [made]), **own}))
     world.enable()
 
     assert len(world.settings().of("a")) == 1 + changes
@@ -304,7 +305,9 @@ def test_a_process_that_was_suspended_does_not_send(world: Windowed) -> None:
     world.dynamo.plans.append(meanwhile(lambda: suspended(world), "put"))
     made = world.settings().enable("a", by="day")
 
-    assert made.from_ms == world.clock.now_ms() + world.settings().delay_ms
+    (waited_ms,) = world.clock.slept_ms
+    decided_ms = world.clock.now_ms() - round(waited_ms)
+    assert made.from_ms == decided_ms + world.settings().delay_ms
 
 
 def test_a_change_that_took_too_long_is_reported(world: Windowed) -> None:
