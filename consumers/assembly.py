@@ -58,7 +58,6 @@ __all__ = [
     "names_page_of",
     "over_regions_of",
     "quarantine_of",
-    "rankings_of",
     "snapshots_of",
     "stream_of",
     "totals_of",
@@ -187,17 +186,6 @@ def deletable_totals_of(
     verifier = audit.verifier
     clear = partial(clear_with_windows, verifier)
     return verifier.totals.item, partial(why_not_exact, audit), clear, tidy
-
-
-def rankings_of(connection: Connection, namespaces: Namespaces) -> Rankings:
-    """The rankings of a stack."""
-    from countledger.consumers.over_regions import RegionStateStore
-    from countledger.consumers.rankings import Rankings
-
-    dynamo, table = _counters_of(connection)
-    region = RegionStateStore.of(connection)
-    new_id = connection.ids.unique_id
-    return Rankings(dynamo, table, namespaces, connection.clock, region, new_id)
 
 
 def windows_of(connection: Connection) -> WindowsReader:

@@ -32,9 +32,10 @@ from countledger.consumers.totals import totals_of
 from countledger.consumers.windows import no_windows, of_the_zone
 from countledger.ledger import keys
 from countledger.ledger.amount import negated
+from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.attributes import require, require_amount
 from countledger.ledger.calendar import Per, Window, window_of, window_on
-from countledger.ledger.clock import Clock, SystemClock, show_duration, to_datetime
+from countledger.ledger.clock import show_duration, to_datetime
 from countledger.ledger.errors import (
     BadSetting,
     BadTime,
@@ -42,10 +43,8 @@ from countledger.ledger.errors import (
     CorruptItem,
     NotRanked,
     Throttled,
-    Unclear,
     shown,
 )
-from countledger.ledger.ids import unique_id
 from countledger.ledger.indexes import (
     PARTITIONS_MAX,
     SWEPT,
@@ -63,7 +62,8 @@ from countledger.ledger.indexes import (
 )
 from countledger.ledger.limits import RANK_SETTLES_MS, SECOND_MS, TOP_MAX
 from countledger.ledger.namespace import Kind, Namespaces
-from countledger.ledger.operations import Absent, AllOf, BeginsWith, Compare, Put
+from countledger.ledger.operations import Absent, AllOf, BeginsWith, Compare
+from countledger.ledger.records import Records, Replacement, write_of
 from countledger.ledger.windows import decode_settings
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from countledger.consumers.over_regions import RegionStateStore
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
+    from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Condition, Update
     from countledger.ledger.windows import WindowSetting
@@ -214,20 +215,28 @@ class Rankings:
     """The rankings of namespaces.
 
     Attributes:
-        dynamo: a DynamoDB client; its SDK may retry, because every write here is idempotent.
-        table: the table `counters`.
-        namespaces: the namespaces, which say of what kind each is.
-        clock: for the wait until every materializer has read the rule.
+        connection: to the stack.
         region: the state of this region, which must be ready for `top`; None: it always is.
-        new_id: makes a unique id.
+        namespaces: the namespaces, which say of what kind each is.
     """
 
-    dynamo: DynamoClient
-    table: str
-    namespaces: Namespaces
-    clock: Clock = field(default_factory=SystemClock)
+    connection: Connection
     region: RegionStateStore | None = None
-    new_id: Callable[[], str] = unique_id
+    namespaces: Namespaces = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """In a process."""
+        object.__setattr__(self, "namespaces", namespaces_of(self.connection))
+
+    @property
+    def dynamo(self) -> DynamoClient:
+        """Its SDK may retry: every write here is conditional."""
+        return self.connection.retrying
+
+    @property
+    def table(self) -> str:
+        """The table of totals."""
+        return self.connection.counters
 
     def switch_on(
         self,
@@ -289,7 +298,7 @@ class Rankings:
         for over_ms in range(0, RANK_SETTLES_MS, step_ms):
             if on_wait is not None:
                 on_wait(over_ms, RANK_SETTLES_MS)
-            self.clock.sleep_ms(min(step_ms, RANK_SETTLES_MS - over_ms))
+            self.connection.clock.sleep_ms(min(step_ms, RANK_SETTLES_MS - over_ms))
 
     def switch_off(self, namespace: str) -> int:
         """Stop ranking a namespace's totals; their updates cost the same as before.
@@ -340,7 +349,9 @@ class Rankings:
             self.region.check()
         if day is not None:
             settings = self.dynamo.get(self.table, keys.windows_key(namespace))
-            board = board_of_day(namespace, decode_settings(settings), day, self.clock.now_ms())
+            board = board_of_day(
+                namespace, decode_settings(settings), day, self.connection.clock.now_ms()
+            )
             return top_of(self.dynamo, self.table, board, limit)
         partitions = partitions_of(self._rule_of(namespace))
         if not partitions:
@@ -355,9 +366,7 @@ class Rankings:
         return self.dynamo.get(self.table, keys.ranking_key(namespace), consistent=consistent)
 
     def _write_rule(self, namespace: str, partitions: int | None, *, on: bool) -> tuple[Item, bool]:
-        """Replace the rule that was read: no call at the same time lowers the number of partitions.
-
-        And no request that is applied late undoes a later one.
+        """Replace the rule: no call at the same time lowers the number of partitions.
 
         Returns:
             The rule, and whether its number of partitions was corrupt before.
@@ -365,44 +374,34 @@ class Rankings:
         Raises:
             BadSetting: the number is lower than it was.
             CorruptItem: the number is corrupt, and none is given.
-            Unclear: another call replaced the rule, after an attempt that got no answer.
         """
-        rule, revision = self._rule_of(namespace), self.new_id()
-        while True:
+        key, corrupt = keys.ranking_key(namespace), [False]
+
+        def decide(rule: Item | None) -> Replacement:
             try:
-                before, corrupt = kept_partitions(rule), False
+                before, corrupt[0] = kept_partitions(rule), False
             except CorruptItem:
                 if partitions is None:
                     raise
-                before, corrupt = partitions, True
+                before, corrupt[0] = partitions, True
             if rule is not None and partitions is not None and partitions < before:
                 raise BadSetting(
                     f"{partitions} partitions: namespace {namespace!r} has {before} already, and "
                     "totals in the others would be missed: give as many or more"
                 )
-            number = partitions or before
-            item = {**keys.ranking_key(namespace), "on": on, "partitions": number}
-            item["revision"] = revision
-            try:
-                self.dynamo.put(Put(self.table, item, _is_still(rule)))
-            except ConditionFailed as failed:
-                rule = failed.item  # of another call, whose number counts now
-                if rule is None or rule.get("revision") != revision:
-                    if failed.maybe_applied:
-                        raise Unclear(
-                            f"the ranking of namespace {namespace!r} was switched by another call, "
-                            "after an attempt of this one that got no answer: look at it, and call "
-                            "again"
-                        ) from None
-                    continue
-            return item, corrupt
+            return Replacement({**key, "on": on, "partitions": partitions or before})
+
+        records = Records(self.connection, self.table, "ranking of namespace", removable=False)
+        seen = self._rule_of(namespace)
+        written = self.connection.run(records.write(namespace, key, decide, seen=seen))
+        return written.item or {}, corrupt[0]
 
     def _sweep_until_agreed(self, namespace: str, rule: Item, *, moves: bool = False) -> int:
         """Sweep by the rule that is stored, as it is when the sweep has ended."""
         swept = self._sweep_by(namespace, rule, moves=moves)
         for _ in range(_RULES):
             now = self._rule_of(namespace, consistent=True)
-            if now is None or now.get("revision") == rule.get("revision"):
+            if now is None or write_of(now) == write_of(rule):
                 return swept
             rule = now
             self._sweep_by(namespace, rule, moves=moves)
@@ -430,7 +429,7 @@ class Rankings:
 
     def _changed(self, change: Callable[[str], Update], seen: Item) -> bool:
         """Change a total, unless it is gone, or so already: whether this call did."""
-        own, update = self.new_id(), change(seen["counter"])
+        own, update = self.connection.ids.unique_id(), change(seen["counter"])
         for _ in range(_RULES):
             try:
                 self.dynamo.update(after_sweep(update, seen, own))
@@ -444,10 +443,3 @@ class Rankings:
             else:
                 return True
         return False
-
-
-def _is_still(rule: Item | None) -> Condition:
-    """The rule is the one that was read."""
-    return (
-        Absent("part") if rule is None else Compare("revision", "=", require(rule, "revision", str))
-    )

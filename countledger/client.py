@@ -625,9 +625,10 @@ class CountLedger:
     @made_once
     def rankings(self) -> Rankings:
         """Rankings of namespaces: switch them on and off, and read the top."""
-        from countledger.consumers.assembly import rankings_of
+        from countledger.consumers.over_regions import RegionStateStore
+        from countledger.consumers.rankings import Rankings
 
-        return rankings_of(self.connection, self.namespaces)
+        return Rankings(self.connection, RegionStateStore.of(self.connection))
 
     @made_once
     def window_settings(self) -> WindowSettings:

@@ -26,7 +26,7 @@ def _groups(store: Store) -> Groups:
 
 
 def _rankings(store: Store) -> Rankings:
-    return Rankings(store.dynamo(), store.counters, store.namespaces())
+    return Rankings(store.connection)
 
 
 def _moved(store: Store, counter: str, sequence: int, delta: int) -> float:

@@ -1,6 +1,7 @@
 """Rankings on every engine: in order, ties by name, and free where nothing is ranked."""
 
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -22,7 +23,7 @@ from tests.faults.strict.sellers import metered, seller_of
 
 
 def _rankings(store: Store) -> Rankings:
-    return Rankings(store.dynamo(), store.counters, store.namespaces(), HandClock())
+    return Rankings(replace(store.connection, clock=HandClock()))
 
 
 def _moved(store: Store, counter: str, sequence: int, delta: Amount, *, on: bool | None) -> float:
@@ -153,7 +154,7 @@ def test_only_totals_that_a_materializer_writes_are_waited_for(
     store.namespaces().create(namespace, kind=Kind.STRICT)
     store.namespaces().create(f"{namespace}x", kind=Kind.LEDGER)
     clock = HandClock()
-    rankings = Rankings(store.dynamo(), store.counters, store.namespaces(), clock)
+    rankings = Rankings(replace(store.connection, clock=clock))
 
     rankings.switch_on(namespace)
     strict = list(clock.slept_ms)
@@ -166,7 +167,7 @@ def test_only_totals_that_a_materializer_writes_are_waited_for(
 def test_a_caller_learns_while_it_waits_for_how_long(store: Store, namespace: str) -> None:
     store.namespaces().create(namespace, kind=Kind.LEDGER)
     clock = HandClock()
-    rankings = Rankings(store.dynamo(), store.counters, store.namespaces(), clock)
+    rankings = Rankings(replace(store.connection, clock=clock))
     heard: list[tuple[int, int]] = []
 
     rankings.switch_on(namespace, on_wait=lambda *times: heard.append(times))
@@ -179,7 +180,7 @@ def test_a_caller_learns_while_it_waits_for_how_long(store: Store, namespace: st
 
 def test_p8_what_cannot_be_ranked_is_refused(store: Store, namespace: str) -> None:
     clock = HandClock()
-    rankings = Rankings(store.dynamo(), store.counters, store.namespaces(), clock)
+    rankings = Rankings(replace(store.connection, clock=clock))
     store.namespaces().create(namespace, kind=Kind.SEQUENCE)
 
     with pytest.raises(NamespaceUnknown):

@@ -213,10 +213,6 @@ def _one_look_at_the_rule(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Rankings, "_sweep_until_agreed", sweep)
 
 
-def _any_rule(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(rankings, "_is_still", lambda _: _HOLDS)
-
-
 def _any_description(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(namespace, "unchanged", lambda *_: _HOLDS)
 
@@ -560,13 +556,6 @@ CANARIES: Final = (
         5_000,
         _one_look_at_the_rule,
         faults=0,
-    ),
-    SwitchedOff(
-        "a switch replaces the rule that it has read, and no other",
-        "rankings",
-        "off: on, off",
-        5_000,
-        _any_rule,
     ),
     SwitchedOff(
         "a description replaces the one that was read, and no other",

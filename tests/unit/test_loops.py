@@ -79,7 +79,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
     "optimism: reads, decides again and writes another request; an error of a request ends it": {
         "consumers/alerts/evaluator.py": "_finish",
         "consumers/groups.py": "make_again switch",
-        "consumers/rankings.py": "_changed _sweep_until_agreed _write_rule",
+        "consumers/rankings.py": "_changed _sweep_until_agreed",
         "consumers/total_writer.py": "_apply",
         "consumers/window_writer.py": "_apply",
         "infra/portability/restore.py": "complete",

@@ -27,8 +27,7 @@ def test_windows_stay_off_that_were_switched_off_after_a_lost_answer(stack: Memo
     stack.lose_next_answer()
     stack.before_next_request(lambda: windows.disable("likes"))
 
-    with pytest.raises(errors.Unclear, match="look at them"):
-        windows.enable("likes", by="hour")
+    assert windows.enable("likes", by="hour").finest == "hour"
 
     assert windows.of("likes")[-1].ended_ms is not None
 
@@ -39,7 +38,7 @@ def test_windows_stay_on_that_were_switched_on_after_a_lost_answer(stack: Memory
     stack.lose_next_answer()
     stack.before_next_request(lambda: windows.enable("likes", by="day"))
 
-    with pytest.raises(errors.Unclear, match="look at them"):
+    with pytest.raises(errors.Unclear, match="look, and call again"):
         windows.disable("likes")
 
     assert windows.of("likes")[-1].ended_ms is None
@@ -206,7 +205,6 @@ def test_a_namespace_stays_unranked_that_was_switched_off_after_a_lost_answer(
     stack.lose_next_answer()
     stack.before_next_request(lambda: rankings.switch_off("likes"))
 
-    with pytest.raises(errors.Unclear, match="look at it"):
-        rankings.switch_on("likes", wait=False)
+    rankings.switch_on("likes", wait=False)
 
     assert not rankings.is_on("likes")

@@ -9,8 +9,8 @@ from countledger.consumers.rankings import Rankings
 from countledger.ledger import keys
 from countledger.ledger.errors import AlreadyRanked, ConditionFailed, NoSuchGroup
 from countledger.ledger.operations import Put
-from tests.unit.compaction.parts import COUNTERS
 from tests.unit.compaction.world import COUNTER, World
+from tests.unit.connections import connection_on
 from tests.unit.ledger.memory import Plan, afterwards, at, meanwhile
 
 GROUP = "posts"
@@ -173,7 +173,7 @@ def test_a_switch_whose_answer_was_lost_was_carried_out() -> None:
 
 def test_a_ranking_of_a_namespace_is_not_switched_by_a_request_that_lands_late() -> None:
     world, late = World(), []
-    rankings = Rankings(world.dynamo, COUNTERS, world.namespaces, world.clock)
+    rankings = Rankings(connection_on(world.dynamo, world.clock))
 
     def twice(_kind: str, _what: object, request: Callable[[], object]) -> object:
         late.append(request)
@@ -193,7 +193,7 @@ def test_a_ranking_of_a_namespace_is_not_switched_by_a_request_that_lands_late()
 def test_a_switch_of_a_namespace_whose_answer_was_lost_was_carried_out() -> None:
     """The SDK sends it again, and meets the first attempt."""
     world = World()
-    rankings = Rankings(world.dynamo, COUNTERS, world.namespaces, world.clock)
+    rankings = Rankings(connection_on(world.dynamo, world.clock))
 
     def again(_kind: str, _what: object, request: Callable[[], object]) -> object:
         request()

@@ -10,10 +10,10 @@ from countledger.consumers.totals import SnapshotReader, TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import CorruptItem, RegionRebuilding
-from countledger.ledger.namespace import Namespaces
 from countledger.ledger.operations import Delete, Put
 from countledger.ledger.settings import Settings
 from tests.unit.alerts.evaluating import TABLE, World, history, rule
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient, sent_twice
 
@@ -38,7 +38,7 @@ def test_totals_are_refused_until_the_region_is_ready() -> None:
     store = _store(dynamo, clock)
     store.write(Phase.REBUILDING, store.read())
     totals = TotalsReader(dynamo, COUNTERS, store)
-    rankings = Rankings(dynamo, COUNTERS, Namespaces(dynamo, "ledger", "r", "r"), region=store)
+    rankings = Rankings(connection_on(dynamo), store)
 
     clock.at_ms += 90_000
     for read in (
