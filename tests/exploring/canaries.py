@@ -19,6 +19,7 @@ from countledger.consumers import group_board, memberships, rankings
 from countledger.consumers.alerts import rules
 from countledger.consumers.alerts.rules import RuleChanger
 from countledger.consumers.group_board import GroupBoard
+from countledger.consumers.groups import GroupItems
 from countledger.consumers.rankings import Rankings
 from countledger.ledger import namespace, records
 from countledger.ledger.errors import Unclear
@@ -200,6 +201,19 @@ def _one_look_at_members(patch: pytest.MonkeyPatch) -> None:
 
 def _any_membership(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(memberships, "_same", lambda _: NOT_REMOVED)
+
+
+def _never_made_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(GroupItems, "make_again", lambda *_: None)
+
+
+def _made_again_unasked(patch: pytest.MonkeyPatch) -> None:
+    make_again = GroupItems.make_again
+
+    def unasked(items: GroupItems, group: str, _: Callable[[], bool]) -> None:
+        make_again(items, group, lambda: True)
+
+    patch.setattr(GroupItems, "make_again", unasked)
 
 
 def _any_sweep(patch: pytest.MonkeyPatch) -> None:
@@ -541,6 +555,22 @@ CANARIES: Final = (
         "a member: remove, add",
         5_000,
         _any_membership,
+    ),
+    SwitchedOff(
+        "a group that is deleted while a counter is added is made again",
+        "groups",
+        "a member: delete | add",
+        5_000,
+        _never_made_again,
+        faults=0,
+    ),
+    SwitchedOff(
+        "a group is made again only if it has a member",
+        "groups",
+        "a member: delete | add",
+        5_000,
+        _made_again_unasked,
+        faults=0,
     ),
     SwitchedOff(
         "a write of a sweep follows the one that was seen, and no other",

@@ -195,9 +195,9 @@ _LARGEST: Final = [(("delete",), one) for one in (("add", "remove"), ("remove", 
 def _faults(scripts: tuple[Script, ...]) -> int | None:
     """The largest pairs, and two calls beside two others: without a fault.
 
-    Of three calls at once no two are the same.
+    Of three calls at once none is a deletion, and no two are the same.
     """
-    if len(scripts) == 3 and len(set(scripts)) < 3:
+    if len(scripts) == 3 and (("delete",) in scripts or len(set(scripts)) < 3):
         return None
     is_large = sum(map(len, scripts)) > 3 or scripts in _LARGEST
     return 0 if is_large else fewer_beside_more(scripts)

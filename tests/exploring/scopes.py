@@ -51,8 +51,10 @@ NOT_EXPLORED: Final = (
     "repair beside deliveries, buffers, Kinesis, quarantine, import, the API over HTTP",
     "pages of more than 1,000 items, throttled reads, requests that DynamoDB rejects",
     "initial scans of alert rules",
-    "groups and rankings: two calls beside two others, with a fault; twice the same call of three",
+    "groups and rankings: two calls beside two others, with a fault",
     "groups: a deletion beside an addition and a removal by one caller, with a fault",
+    "groups: three calls at once of which one is a deletion, or two are the same",
+    "rankings: three calls at once of which one adds partitions",
     "deletions of ledger counters: two at once, each followed by other calls, with a fault",
     "leases and forks of a process (the simulation explores these by seeds)",
 )
