@@ -70,7 +70,6 @@ from countledger.compaction.deletion import (
 from countledger.compaction.plan import limits_by
 from countledger.compaction.report import RunOutcome
 from countledger.ledger import keys
-from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.errors import (
     ConditionFailed,
     CorruptItem,
@@ -80,7 +79,7 @@ from countledger.ledger.errors import (
     ServiceFailed,
 )
 from countledger.ledger.limits import DAY_MS
-from countledger.ledger.namespace import Kind
+from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Delete
 from countledger.ledger.records import NotRead, Records, Replacement
 
@@ -120,7 +119,7 @@ class LedgerDeleter:
             totals: those of a region.
         """
         self.connection, self.regions = connection, regions
-        self.namespaces = namespaces_of(connection)
+        self.namespaces = Namespaces(connection)
         self.marks = DeletionMarks(connection)
         self.everywhere = CounterRegions(regions, totals)
         self._emptier = HeadEmptier(connection, self.everywhere)

@@ -22,18 +22,17 @@ from countledger.compaction.dispatcher import WorkQueue
 from countledger.compaction.regions import Regions
 from countledger.compaction.report import RunOutcome
 from countledger.compaction.worker import BatchResult, WorkBatch
-from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import BadPayload
 from countledger.ledger.foreign_events import described, object_in, records_in
 from countledger.ledger.limits import SECOND_MS
+from countledger.ledger.namespace import Namespaces
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
     from countledger.compaction.report import CompactionReport
-    from countledger.ledger.namespace import Namespaces
 
 # For the requests under way when the time is nearly over: a generation's retries, and the answer.
 _MARGIN_MS: Final = 20 * SECOND_MS
@@ -52,7 +51,7 @@ class _CompactionParts:
 def _parts() -> _CompactionParts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
-    namespaces = namespaces_of(connection)
+    namespaces = Namespaces(connection)
     return _CompactionParts(connection, Regions.of(connection), namespaces, Logger(), Metrics())
 
 

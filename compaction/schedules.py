@@ -36,13 +36,13 @@ from countledger.compaction.schedule import (
     unswept_since_ms,
 )
 from countledger.ledger import keys
-from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.attempts import wrote
 from countledger.ledger.attributes import Item, decoded
 from countledger.ledger.errors import (
     CountledgerError,
     Unclear,
 )
+from countledger.ledger.namespace import Namespaces
 from countledger.ledger.operations import Compare, Put, Query
 from countledger.ledger.records import NotRead, Records, Replacement
 from countledger.ledger.settings import SettingChange
@@ -71,7 +71,7 @@ class Schedules:
         """
         self.connection = connection
         self.dynamo, self.table = connection.retrying, connection.counters
-        self.namespaces = namespaces_of(connection)
+        self.namespaces = Namespaces(connection)
         self.triggers = Triggers(connection)
         self.limit = limits_by(connection)
 
@@ -228,7 +228,7 @@ class Schedules:
         """
         # By the keys alone: the settings of a namespace need not be readable for this.
         listed = Compare("directory", "=", keys.DIRECTORY)
-        read = Query(self.namespaces.table, listed, index=keys.NAMESPACES_INDEX)
+        read = Query(self.namespaces.connection.ledger, listed, index=keys.NAMESPACES_INDEX)
         namespaces = (item["counter"] for page in self.dynamo.pages(read) for item in page)
         wanted = [{"counter": name, "part": keys.SCHEDULE} for name in namespaces]
         found = filter(present, self.dynamo.get_many(self.table, wanted))

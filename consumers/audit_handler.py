@@ -59,8 +59,7 @@ def _parts() -> _AuditParts:
             late_ms=late_write_ms(connection.settings.clock_skew_ms),
             chunk=CHUNK,
         ),
-        # Only the kind of a namespace is read here, and the home region does not matter for that.
-        Namespaces(dynamo, ledger, region=connection.region, home_region=""),
+        Namespaces(connection),
         Logger(),
         Metrics(),
     )

@@ -32,7 +32,6 @@ from countledger.consumers.totals import totals_of
 from countledger.consumers.windows import no_windows, of_the_zone
 from countledger.ledger import keys
 from countledger.ledger.amount import negated
-from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.attributes import require, require_amount
 from countledger.ledger.calendar import Per, Window, window_of, window_on
 from countledger.ledger.clock import show_duration, to_datetime
@@ -226,7 +225,7 @@ class Rankings:
 
     def __post_init__(self) -> None:
         """In a process."""
-        object.__setattr__(self, "namespaces", namespaces_of(self.connection))
+        object.__setattr__(self, "namespaces", Namespaces(self.connection))
 
     @property
     def dynamo(self) -> DynamoClient:

@@ -13,7 +13,6 @@ from countledger.consumers.proof import waiting_since_ms
 from countledger.consumers.total_writer import TtlCache
 from countledger.consumers.totals import freshness_of
 from countledger.ledger import amount, keys
-from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.attributes import decoded
 from countledger.ledger.calendar import Per, Window, rules_of, rules_version, window_of, windows_in
 from countledger.ledger.clock import Clock, SystemClock, show_duration, to_datetime, to_ms
@@ -37,7 +36,7 @@ from countledger.ledger.limits import (
     WINDOWS_MAX,
     WINDOWS_SEND_MS,
 )
-from countledger.ledger.namespace import Kind
+from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import AllOf, Between, Compare, Query
 from countledger.ledger.records import Records, Replacement
 from countledger.ledger.total import repaired_ms_of, windows_id_of
@@ -59,7 +58,6 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.ledger.connection import Connection
-    from countledger.ledger.namespace import Namespaces
     from countledger.ledger.windows import Slot
 
 
@@ -95,7 +93,7 @@ class WindowSettings:
 
     def __post_init__(self) -> None:
         """The delay is that of the stack, unless it is given."""
-        object.__setattr__(self, "namespaces", namespaces_of(self.connection))
+        object.__setattr__(self, "namespaces", Namespaces(self.connection))
         if self.delay_ms < 0:
             own_ms = window_delay_ms(self.connection.clock_skew_ms)
             object.__setattr__(self, "delay_ms", own_ms)

@@ -57,7 +57,8 @@ if TYPE_CHECKING:
         WindowsReader,
     )
     from countledger.consumers.audit import Auditor
-    from countledger.ledger.assembly import ExactReader, Namespaces, OnCorrupt
+    from countledger.ledger.assembly import ExactReader, OnCorrupt
+    from countledger.ledger.namespace import Namespaces
     from countledger.producers.assembly import Claims, Quotas, Recorder, Sequences, StrictCounters
     from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
     from countledger.producers.ingest.redrive import ExpiredEntries
@@ -207,9 +208,7 @@ class CountLedger:
         from countledger import Buffering
         from countledger.producers.buffer.asynchronous import async_producer
 
-        return async_producer(
-            self.connection, buffering or Buffering(), self.namespaces, on_failure
-        )
+        return async_producer(self.connection, buffering or Buffering(), on_failure)
 
     def set_value(
         self,
@@ -547,9 +546,9 @@ class CountLedger:
     @made_once
     def namespaces(self) -> Namespaces:
         """The namespaces of the stack: create, read and list them."""
-        from countledger.ledger.assembly import namespaces_of
+        from countledger.ledger.namespace import Namespaces
 
-        return namespaces_of(self.connection)
+        return Namespaces(self.connection)
 
     @made_once
     def strict(self) -> StrictCounters:

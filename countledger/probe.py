@@ -27,7 +27,6 @@ from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
 from countledger.compaction.report import Retire, RunOutcome
 from countledger.consumers.assembly import totals_of
-from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.clock import Clock, SystemClock, to_datetime, to_ms
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import BadPayload, shown
@@ -35,6 +34,7 @@ from countledger.ledger.exact import ExactReader, newest_first
 from countledger.ledger.foreign_events import described, object_in
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS
+from countledger.ledger.namespace import Namespaces
 from countledger.producers.assembly import recorder_of
 from countledger.producers.event import Event, Status
 
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from countledger.compaction.report import CompactionReport
     from countledger.consumers.totals import TotalsReader
-    from countledger.ledger.namespace import Namespaces
     from countledger.producers.recorder import Recorder
 
 NAMESPACE: Final = "countledger-probe"
@@ -171,7 +170,7 @@ class _ProbeParts:
 def _parts() -> _ProbeParts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
-    namespaces = namespaces_of(connection)
+    namespaces = Namespaces(connection)
     limits = limits_by(connection)
     made = Probe(
         namespaces,

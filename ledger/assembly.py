@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting
-from countledger.ledger.namespace import Kind, KnownNamespaces, Namespaces
+from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.settings import OUTPUTS
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ __all__ = [
     "entries_of",
     "exact_of",
     "head_of",
-    "namespaces_of",
     "strict_regions_of",
     "strict_table_of",
 ]
@@ -67,21 +66,6 @@ class StrictRegions:
             raise BadSetting(f"counter {counter!r} is over regions (kind strict-regions): {what}")
 
 
-def namespaces_of(connection: Connection) -> Namespaces:
-    """The namespaces of a stack. No call is made if the settings name tables."""
-    settings, known = connection.settings, connection.shared(KnownNamespaces)
-    named = settings.home_region or settings.ledger_table
-    return Namespaces(
-        connection.dynamo("standard"),
-        connection.setting("ledger_table"),
-        region=connection.region,
-        home_region=settings.home_region if named else connection.setting("home_region"),
-        new_id=connection.ids.unique_id,
-        _known=known.namespaces,
-        _revisions=known.revisions,
-    )
-
-
 def strict_table_of(connection: Connection) -> str | None:
     """The table of strict counters over regions, or None: the stack has none here.
 
@@ -103,7 +87,7 @@ def strict_regions_of(
         namespaces: as the process knows them; None: they are read again.
     """
     table = strict_table_of(connection)
-    return None if table is None else StrictRegions(table, namespaces or namespaces_of(connection))
+    return None if table is None else StrictRegions(table, namespaces or Namespaces(connection))
 
 
 def exact_of(connection: Connection) -> ExactReader:

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from random import Random
 from threading import Lock
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 import boto3
@@ -393,6 +393,13 @@ class Connection:
         """The region where one copy of the tables decides."""
         return self.setting("home_region")
 
+    def home_beside(self, table: Literal["ledger_table", "counters_table"]) -> str | None:
+        """The home region; None: the settings name this table, and no home region."""
+        settings = self.settings
+        if settings.home_region or getattr(settings, table):
+            return settings.home_region
+        return self.home_region
+
     def refuse_elsewhere(self, what: str, else_do: str = "") -> None:
         """Allow a call in the home region only.
 
@@ -433,6 +440,17 @@ class Connection:
     def retrying(self) -> DynamoClient:
         """The client for reads, and for writes that may be applied twice: its SDK retries."""
         return self.dynamo("standard")
+
+    def metered(self) -> Self:
+        """The same clients of DynamoDB with a meter of its own, whose units count here as well."""
+        meter, own = Meter(parent=self.meter), object.__new__(type(self))
+        vars(own).update(
+            vars(self),
+            meter=meter,
+            unretried=replace(self.unretried, meter=meter),
+            retrying=replace(self.retrying, meter=meter),
+        )
+        return own
 
     def shared(self, kind: type[_T]) -> _T:
         """What this process knows of the stack: one object of each kind, for all services."""

@@ -26,7 +26,6 @@ from countledger.ledger.errors import (
     WrongKind,
     shown,
 )
-from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import (
     HORIZON_DEFAULT_MS,
     HORIZON_MAX_MS,
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from countledger.ledger.attributes import OnCorrupt
-    from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.connection import Connection
 
 
 _DESCRIBES: Final = 5  # how often other calls may be faster
@@ -153,9 +152,14 @@ def decode_namespace(item: Item) -> Namespace:
 
 @dataclass(frozen=True, slots=True)
 class KnownNamespaces:
-    """What a process knows: settings, and the revision of each description."""
+    """What a process knows of the namespaces of a stack, by name: they cannot change.
 
-    namespaces: dict[str, Namespace] = field(default_factory=dict)
+    Attributes:
+        settings: of each.
+        revisions: of the description of each, when it was last read.
+    """
+
+    settings: dict[str, Namespace] = field(default_factory=dict)
     revisions: dict[str, object] = field(default_factory=dict)
 
 
@@ -164,20 +168,15 @@ class Namespaces:
     """The namespaces of a stack.
 
     Attributes:
-        dynamo: a DynamoDB client; every write here carries a condition, so the SDK may retry it.
-        table: the table `ledger`.
-        region: where this process works.
-        home_region: where namespaces are made; None: here, if the table has no replica.
-        new_id: makes the id of a change.
+        connection: to the stack; every write here carries a condition, so the SDK may retry it.
     """
 
-    dynamo: DynamoClient
-    table: str
-    region: str
-    home_region: str | None
-    new_id: Callable[[], str] = unique_id
-    _known: dict[str, Namespace] = field(default_factory=dict, repr=False)
-    _revisions: dict[str, object] = field(default_factory=dict, repr=False)
+    connection: Connection
+    _known: KnownNamespaces = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Share what is known with the other services of the process."""
+        object.__setattr__(self, "_known", self.connection.shared(KnownNamespaces))
 
     def create(
         self,
@@ -230,14 +229,15 @@ class Namespaces:
         name, description = keys.check_namespace(name), _check_description(description)
         self._refuse_elsewhere(name)
         self.get(name)
-        key, revision = keys.namespace_key(name), self.new_id()
-        found: Item = {"revision": self._revisions.get(name)}
+        dynamo, key = self.connection.retrying, keys.namespace_key(name)
+        revision = self.connection.ids.unique_id()
+        found: Item = {"revision": self._known.revisions.get(name)}
         for _ in range(_DESCRIBES):
             clauses = (Assign("description", description), Assign("revision", revision))
             exists = Compare("counter", "=", keys.NAMESPACE_PREFIX + name)
             same = unchanged("revision", found.get("revision"))
             try:
-                self.dynamo.update(Update(self.table, key, clauses, AllOf(exists, same)))
+                dynamo.update(Update(self.connection.ledger, key, clauses, AllOf(exists, same)))
             except ConditionFailed as failed:
                 found = failed.item or {}
                 if found.get("revision") == revision:
@@ -251,8 +251,8 @@ class Namespaces:
                 break
         else:
             raise Throttled(f"namespace {name!r} kept being described by others; try again")
-        changed = self._known[name] = replace(self.get(name), description=description)
-        self._revisions[name] = revision
+        changed = self._known.settings[name] = replace(self.get(name), description=description)
+        self._known.revisions[name] = revision
         return changed
 
     def get(self, name: str, wanted: Kind = Kind.LEDGER) -> Namespace:
@@ -266,15 +266,16 @@ class Namespaces:
         if namespace is None:
             option = "" if wanted is Kind.LEDGER else f" --kind {wanted}"  # it will be fixed
             raise NamespaceUnknown(
-                f"namespace {name!r} does not exist (or has not reached {self.region} yet): "
-                f"`countledger namespace create {name}{option}` makes it"
+                f"namespace {name!r} does not exist (or has not reached {self.connection.region} "
+                f"yet): `countledger namespace create {name}{option}` makes it"
             )
         return namespace
 
     def list(self, *, on_corrupt: OnCorrupt | None = None) -> list[Namespace]:
         """All namespaces, by name; half a read unit for each 4 KB. `on_corrupt` as in `decoded`."""
         listed = Compare("directory", "=", keys.DIRECTORY)
-        pages = self.dynamo.pages(Query(self.table, listed, index=keys.NAMESPACES_INDEX))
+        listing = Query(self.connection.ledger, listed, index=keys.NAMESPACES_INDEX)
+        pages = self.connection.retrying.pages(listing)
         return [*decoded((one for page in pages for one in page), decode_namespace, on_corrupt)]
 
     def for_use(
@@ -310,38 +311,42 @@ class Namespaces:
 
     def find(self, name: str) -> Namespace | None:
         """A namespace, or None if none can be seen from here: one read unit, if it is not known."""
-        if name not in self._known:
-            item = self.dynamo.get(self.table, keys.namespace_key(name), consistent=True)
+        known, connection = self._known, self.connection
+        if name not in known.settings:
+            key = keys.namespace_key(name)
+            item = connection.retrying.get(connection.ledger, key, consistent=True)
             if item is None:
                 return None
-            self._known[name] = decode_namespace(item)
-            self._revisions[name] = item.get("revision")
-        return self._known[name]
+            known.settings[name] = decode_namespace(item)
+            known.revisions[name] = item.get("revision")
+        return known.settings[name]
 
     def _make(self, namespace: Namespace) -> Namespace:
         """The namespace after an attempt to create it: the first attempt decides its settings."""
         self._refuse_elsewhere(namespace.name)
+        put = Put(self.connection.ledger, encode_namespace(namespace), Absent("entry"))
         try:
-            self.dynamo.put(Put(self.table, encode_namespace(namespace), Absent("entry")))
+            self.connection.retrying.put(put)
             made = namespace
         except ConditionFailed as failed:
             if failed.item is None:
                 raise
             made = decode_namespace(failed.item)
-            self._revisions[namespace.name] = failed.item.get("revision")
-        self._known[namespace.name] = made
+            self._known.revisions[namespace.name] = failed.item.get("revision")
+        self._known.settings[namespace.name] = made
         return made
 
     def _refuse_elsewhere(self, name: str) -> None:
-        home = self.home_region
+        to = self.connection
+        home = to.home_beside("ledger_table")
         if home is None:
-            replicas = self.dynamo.describe(self.table).get("Replicas", ())
-            alone = all(one.get("RegionName") == self.region for one in replicas)
-            home = self.region if alone else "(set COUNTLEDGER_HOME_REGION)"
-        if self.region != home:
+            replicas = to.retrying.describe(to.ledger).get("Replicas", ())
+            alone = all(one.get("RegionName") == to.region for one in replicas)
+            home = to.region if alone else "(set COUNTLEDGER_HOME_REGION)"
+        if to.region != home:
             raise NamespaceUnknown(
                 f"namespace {name!r} can be made and changed in the home region {home} only, and "
-                f"this is {self.region}; if it was made there, wait until it has been replicated"
+                f"this is {to.region}; if it was made there, wait until it has been replicated"
             )
 
 

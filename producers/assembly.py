@@ -113,14 +113,14 @@ def buffered_producer(
     Raises:
         SetupError: the stack does not exist, or the spool cannot be used.
     """
-    from countledger.ledger.assembly import namespaces_of
+    from countledger.ledger.namespace import Namespaces
     from countledger.producers.buffer.producer import BufferedProducer
     from countledger.producers.buffer.sending import EntryMaker, ledger_name
 
     return BufferedProducer(
         buffering,
         # Each process has connections of its own: a fork must not use those of its parent.
-        lambda: delivery_of(connection, buffering, namespaces_of(connection)),
+        lambda: delivery_of(connection, buffering, Namespaces(connection)),
         EntryMaker(connection.region, connection.clock, connection.ids.new_ids),
         ledger=ledger_name(connection),
         on_failure=on_failure,

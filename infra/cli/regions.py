@@ -51,9 +51,10 @@ from countledger.infra.deploy.region_change import (
 from countledger.infra.deploy.region_checks import staying_in
 from countledger.infra.status.gathering import region_fact, views_of
 from countledger.infra.template import load_template
-from countledger.ledger.assembly import exact_of, namespaces_of
+from countledger.ledger.assembly import exact_of
 from countledger.ledger.clock import SystemClock, show_duration, to_datetime
 from countledger.ledger.limits import SECOND_MS
+from countledger.ledger.namespace import Namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -193,7 +194,7 @@ def change_of(
     def auditor() -> Auditor:
         # The outputs of the stack that is there now: the region may have left and joined again.
         now = owner.in_region(name)
-        return auditor_of(now, exact_of(now), namespaces_of(now))
+        return auditor_of(now, exact_of(now), Namespaces(now))
 
     deploy_there = deployment_of(there, role_arn)
     return RegionChange(
@@ -562,7 +563,7 @@ def _salvage(connection: Connection, copies: _Copies, *, held: Callable[[], bool
         held=held,
         in_service=copies.in_service,
         limit=limits_by(connection),
-        namespace_of=namespaces_of(connection).get,
+        namespace_of=Namespaces(connection).get,
         clock=SystemClock(),
         new_id=connection.ids.unique_id,
     )

@@ -11,10 +11,9 @@ from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Judgement
 from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.ledger import keys
-from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.errors import Refused, TableNotFound
 from countledger.ledger.limits import SECOND_MS
-from countledger.ledger.namespace import Kind
+from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import AllOf, AnyOf, BeginsWith, Compare, Query, Scan
 from countledger.ledger.tombstones import NOT_REMOVED
 
@@ -146,7 +145,7 @@ def staying_in(connection: Connection) -> list[str]:
     Reads the whole table `counters`, half a read unit for each 4 KB: claims have no index.
     """
     kinds: dict[str, list[str]] = {str(one): [] for one in _STAYING_KINDS}
-    for namespace in namespaces_of(connection).list():
+    for namespace in Namespaces(connection).list():
         if namespace.kind in _STAYING_KINDS:
             kinds[str(namespace.kind)].append(namespace.name)
     found = [

@@ -567,10 +567,10 @@ class MemoryStack:
             CountledgerError: the compaction failed.
         """
         from countledger.compaction.assembly import Regions, worker_of  # noqa: PLC0415 - at first use
-        from countledger.ledger.assembly import namespaces_of  # noqa: PLC0415 - at first use
+        from countledger.ledger.namespace import Namespaces  # noqa: PLC0415 - at first use
 
         to = self._of_functions
-        report = worker_of(to, Regions.of(to), namespaces_of(to)).compact(counter)
+        report = worker_of(to, Regions.of(to), Namespaces(to)).compact(counter)
         if report.error is not None:
             raise report.error
         self._after_write()

@@ -34,7 +34,7 @@ from countledger.infra.status.facts import (
     measured,
 )
 from countledger.ledger import keys
-from countledger.ledger.assembly import exact_of, namespaces_of
+from countledger.ledger.assembly import exact_of
 from countledger.ledger.calendar import rules_of, rules_version
 from countledger.ledger.clock import Clock, SystemClock, to_ms
 from countledger.ledger.departure import guarded
@@ -48,6 +48,7 @@ from countledger.ledger.errors import (
     TableNotFound,
     Unreachable,
 )
+from countledger.ledger.namespace import Namespaces
 from countledger.ledger.operations import Compare, Scan
 from countledger.ledger.quarantine import QuarantineSource
 from countledger.ledger.service_errors import translated
@@ -231,7 +232,7 @@ def drift_of(connection: Connection, number: int, random: Random) -> RegionDrift
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
     segments = list(range(_SEGMENTS))
     random.shuffle(segments)
-    namespaces = namespaces_of(connection)
+    namespaces = Namespaces(connection)
     found: list[str] = []
     for segment in segments:
         page = dynamo.page(

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from countledger.ledger.asynchronous.calls import OpenClients, loop_connection, suspended
+from countledger.ledger.namespace import Namespaces
 from countledger.ledger.processes import abandon, abandon_in_forks, before_snapshot, this_process
 from countledger.ledger.suspension import CallNotes
 from countledger.producers.assembly import delivery_of
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from countledger.ledger.connection import Connection
     from countledger.ledger.entry import Entry
     from countledger.ledger.ids import IdempotencyKey, RangeKey
-    from countledger.ledger.namespace import Namespaces
     from countledger.producers.buffer.queue import EntryBatch
     from countledger.producers.buffer.sending import BatchDelivery, Delivered
     from countledger.producers.buffer.settings import Buffering, BufferStatistics, Failure, Wait
@@ -538,11 +538,10 @@ before_snapshot(_flush_all)
 def async_producer(
     connection: Connection,
     buffering: Buffering,
-    namespaces: Namespaces,
     on_failure: Callable[[Failure], object] | None,
 ) -> AsyncBufferedProducer:
-    """A buffered producer of a stack for an event loop, whose tables the namespaces have found."""
-    settings = replace(connection.settings, ledger_table=namespaces.table)
+    """A buffered producer of a stack for an event loop; the tables are found here and now."""
+    settings = replace(connection.settings, ledger_table=connection.ledger)
 
     @asynccontextmanager
     async def open_delivery() -> AsyncIterator[BatchDelivery]:
@@ -550,8 +549,7 @@ def async_producer(
         opened.open()
         try:
             own = loop_connection(replace(connection, settings=settings), opened)
-            mine = replace(namespaces, dynamo=own.dynamo("standard"))
-            yield delivery_of(own, buffering, mine)
+            yield delivery_of(own, buffering, Namespaces(own))
         finally:
             await opened.aclose()
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.connection import Connection
 from countledger.ledger.departure import Deadline
@@ -17,6 +16,7 @@ from countledger.ledger.errors import BadPayload
 from countledger.ledger.foreign_events import answer_to_foreign, described, records_in
 from countledger.ledger.limits import INGEST_MARGIN_MS, INGEST_TIME_MS
 from countledger.ledger.message_queue import MessageQueue
+from countledger.ledger.namespace import Namespaces
 from countledger.ledger.quarantine import ForeignEvents, QuarantineSource, QuarantineStore
 from countledger.producers.ingest.entries import EntryWriter, RecordProgress, RejectionKind
 from countledger.producers.ingest.ingest import (
@@ -46,7 +46,7 @@ class _IngestParts:
 def _parts() -> _IngestParts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
-    sender = sender_of(connection, namespaces_of(connection))
+    sender = sender_of(connection, Namespaces(connection))
     queues = IngestQueues(
         *(
             MessageQueue(

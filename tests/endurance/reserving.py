@@ -47,6 +47,7 @@ from tests.endurance.tables import Life, StruckClient, Tables
 from tests.simulation.hold_operations import HoldAccounts
 from tests.simulation.schedule import Killed
 from tests.simulation.sums import Wrong
+from tests.unit.connections import connection_on
 
 NAME: Final = "reservations"
 OPERATIONS: Final = 1_000_000
@@ -170,7 +171,7 @@ class Host:
             lambda _ms: f"{random.getrandbits(96):024x}",
             _SKEW_MS,
         )
-        namespaces = Namespaces(client, "ledger", "home", "home")
+        namespaces = Namespaces(connection_on(client))
         self.strict = StrictCounters(context, namespaces, "home", "home")
         self.quotas = Quotas(context, "home", "home")
 

@@ -32,6 +32,8 @@ from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from tests.engines.clock import HandClock
 from tests.engines.differences import Difference, Engine
+from tests.unit.connections import UnitConnection, connection_on
+from tests.unit.ledger.clocks import ManualClock
 
 Record = Mapping[str, Any]
 
@@ -103,6 +105,35 @@ class Store:
     def _streams(self) -> "DynamoDBStreamsClient":
         return self.connection.streams()
 
+    def process(
+        self,
+        clock: ManualClock | None = None,
+        *,
+        region: str | None = None,
+        dynamo: DynamoClient | None = None,
+        writes: DynamoClient | None = None,
+    ) -> UnitConnection:
+        """A process that knows nothing yet, with a meter of its own.
+
+        Args:
+            clock: its clock; one that stands still unless given.
+            region: where it is; the engine's unless given, which is the home region.
+            dynamo: its client whose SDK retries.
+            writes: its client whose SDK does not; the same one unless given.
+        """
+        retrying = dynamo or self._own_dynamo.metered()
+        return connection_on(
+            writes or retrying,
+            clock or HandClock(),
+            region=region or self.region,
+            retrying=retrying,
+            clients={"dynamodbstreams": self._streams},
+            home_region=self.region,
+            ledger_table=self.ledger,
+            counters_table=self.counters,
+            ledger_stream_arn=self.stream_arn,
+        )
+
     def client(self) -> Any:  # noqa: ANN401 - for what the product never does
         """A plain client, to see and to corrupt what is stored."""
         return self._own_dynamo.client
@@ -111,12 +142,7 @@ class Store:
         self, *, region: str | None = None, dynamo: DynamoClient | None = None
     ) -> Namespaces:
         """The namespaces, seen by a process that knows none yet."""
-        return Namespaces(
-            dynamo or self.dynamo(),
-            self.ledger,
-            region=region or self.region,
-            home_region=self.region,
-        )
+        return Namespaces(self.process(region=region, dynamo=dynamo))
 
     def recorder(
         self,

@@ -180,7 +180,7 @@ def test_p9_a_known_namespace_costs_nothing(store: Store, counter: str) -> None:
     """The first use reads it (one unit); then a process knows it for good."""
     store.namespaces().create(keys.namespace_of(counter))
     recorder = store.recorder()
-    dynamo = recorder.sender.namespaces.dynamo
+    dynamo = recorder.sender.namespaces.connection.retrying
 
     for _ in range(3):
         recorder.record(Event(counter, 1))
@@ -336,4 +336,4 @@ def test_p9_the_list_of_namespaces_costs_half_a_unit(store: Store, namespace: st
 
     count = len(list(namespaces.list()))
 
-    assert namespaces.dynamo.meter.read_units <= max(0.5, count * 0.1)
+    assert namespaces.connection.retrying.meter.read_units <= max(0.5, count * 0.1)

@@ -11,7 +11,6 @@ from uuid import uuid4
 from countledger import CountLedger
 from countledger.consumers.alerts.evaluator import EvaluationOutcome
 from countledger.consumers.materializer import BatchOutcome
-from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.connection import Retries
 from countledger.ledger.dynamo import DynamoClient
@@ -98,7 +97,7 @@ class World:
     @cached_property
     def namespaces(self) -> Namespaces:
         """The namespaces, known after their first use."""
-        return namespaces_of(self.connection())
+        return Namespaces(self.connection())
 
     def context(self, built: MethodContext, retries: Retries) -> MethodContext:
         """The context of a new process, whose waits take no time."""

@@ -21,7 +21,7 @@ def test_p1_a_first_use_that_fails_is_an_outcome_of_many(
     """Each event says for itself whether it was recorded; the read is not repeated for each."""
     recorder = recorder_of(store)
     other = f"other-{counter}"
-    client = recorder.sender.namespaces.dynamo.client
+    client = recorder.sender.namespaces.connection.retrying.client
 
     with faults(client, at="GetItem", plan=repeat(fault, SDK_ATTEMPTS)):
         *failed, recorded = recorder.record_many(

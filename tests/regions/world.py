@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 from uuid import uuid4
@@ -77,13 +77,7 @@ class World:
 
     def namespaces(self, region: str) -> Namespaces:
         """The namespaces as a process sees them there."""
-        connection = self.connections[region]
-        return Namespaces(
-            connection.dynamo("standard"),
-            connection.setting("ledger_table"),
-            region=region,
-            home_region=HOME,
-        )
+        return Namespaces(replace(self.connections[region], _shared={}))
 
     def record(self, region: str) -> int:
         """Record the next entry there; its bit in every sum."""

@@ -15,6 +15,7 @@ from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS
+from countledger.ledger.namespace import Namespaces
 from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.sending import BatchDelivery, EntryMaker
@@ -32,7 +33,7 @@ from tests.simulation import threads
 from tests.simulation.event_account import Fate
 from tests.simulation.ledger_operations import ALLOWED, draw_counter, draw_delta
 from tests.simulation.loop import LoopClock, SimulatedLoopClient
-from tests.simulation.product import Product
+from tests.simulation.product import Product, connection_of
 from tests.simulation.shape import LEDGER
 from tests.simulation.sums import Wrong
 
@@ -281,7 +282,7 @@ class _OpenDelivery:
         dynamo = SimulatedLoopClient(
             process=process, region=process.region, attempts=1, clock=process, random=world.random
         )
-        namespaces = replace(Product(process).namespaces, dynamo=dynamo)
+        namespaces = Namespaces(replace(connection_of(process), client=dynamo))
         sender = Sender(
             dynamo,
             LEDGER,

@@ -19,12 +19,12 @@ from tests.simulation import buffer_operations as buffers
 from tests.simulation import threads
 from tests.simulation.client import Client
 from tests.simulation.operation import Operation
-from tests.simulation.product import LEASED, Product
+from tests.simulation.product import LEASED, ProcessConnection, Product
 from tests.simulation.schedule import Killed
 from tests.simulation.sums import Wrong
 
 # What a process keeps from one call to the next.
-_KEPT: Final = ("namespaces", "recorder", "means", "sequences", "strict", "lease")
+_KEPT: Final = ("connection", "namespaces", "recorder", "means", "sequences", "strict", "lease")
 _GAP_MS: Final = 400.0
 
 # A lock of Python's own, as the product's modules hold them, is free in the child.
@@ -35,7 +35,8 @@ copyreg.pickle(type(Lock()), lambda _lock: (Lock, ()))
 def _copied_whole() -> Iterator[None]:
     """What refuses to be pickled is in a copied memory all the same."""
     table = copyreg.dispatch_table
-    table[BufferedProducer] = lambda one: (object.__new__, (type(one),), vars(one))
+    for kind in (BufferedProducer, ProcessConnection):
+        table[kind] = lambda one: (object.__new__, (type(one),), vars(one))
     table[PendingEntry] = lambda one: (
         object.__new__,
         (type(one),),
@@ -44,7 +45,7 @@ def _copied_whole() -> Iterator[None]:
     try:
         yield
     finally:
-        del table[BufferedProducer], table[PendingEntry]
+        del table[BufferedProducer], table[ProcessConnection], table[PendingEntry]
 
 
 def draw(client: Client) -> None:

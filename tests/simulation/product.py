@@ -28,7 +28,7 @@ from countledger.consumers.verify import Verifier
 from countledger.consumers.window_audit import clear_with_windows
 from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger import keys
-from countledger.ledger.assembly import StrictRegions, namespaces_of
+from countledger.ledger.assembly import StrictRegions
 from countledger.ledger.clock import Backoff
 from countledger.ledger.connection import Connection, Retries
 from countledger.ledger.exact import ExactReader
@@ -91,10 +91,12 @@ class ProcessConnection(Connection):
 
     Attributes:
         process: which one.
+        client: of DynamoDB, for all calls; None: one that retries, and one that does not.
     """
 
     makes_requests: ClassVar[bool] = False
     process: Process
+    client: DynamoClient | None = None
 
     @property
     def home_region(self) -> str:
@@ -108,10 +110,12 @@ class ProcessConnection(Connection):
 
     def in_region(self, region: str) -> ProcessConnection:
         """The same process, with the tables of another region."""
-        return replace(self, elsewhere=region, _shared={})
+        return self if region == self.region else connection_of(self.process, region)
 
     def dynamo(self, retries: Retries, *, region: str | None = None) -> DynamoClient:
         """A client of the simulated service."""
+        if self.client is not None:
+            return self.client
         region = region or self.region
         return self.process.world.dynamo(self.process, retries=retries != "none", region=region)
 
@@ -123,6 +127,9 @@ class ProcessConnection(Connection):
     ) -> Any:  # noqa: ANN401 - as of `Connection`
         world = self.process.world
         clients: dict[str, Callable[[], Any]] = {
+            "dynamodbstreams": lambda: SimulatedStreamsClient(
+                world.streams[self.region], process=self.process
+            ),
             "scheduler": lambda: SchedulerClient(world.scheduler, self.process),
             "sqs": lambda: QueueClient(world.queue, self.process),
             "s3": lambda: ObjectsClient(world.bucket, self.process),
@@ -137,6 +144,7 @@ def connection_of(process: Process, region: str | None = None) -> ProcessConnect
         ledger_table=LEDGER,
         counters_table=COUNTERS,
         strict_table=STRICT if are_used(world.shape.weights) else None,
+        ledger_stream_arn=world.streams[region or process.region].arn,
         home_region=world.home,
         clock_skew_ms=world.shape.skew_ms,
         replication_bound_ms=world.shape.replication_ms,
@@ -203,7 +211,7 @@ class Product:
     @cached_property
     def namespaces(self) -> Namespaces:
         """As the process sees them."""
-        return namespaces_of(self.connection)
+        return Namespaces(self.connection)
 
     @cached_property
     def recorder(self) -> Recorder:

@@ -17,10 +17,9 @@ from countledger.compaction.schedules import Schedules
 from countledger.compaction.worker import Worker
 from countledger.infra.memory.stack import MemoryScheduler
 from countledger.ledger import keys
-from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.indexes import bucket_of
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
-from countledger.ledger.namespace import Kind, Namespace
+from countledger.ledger.namespace import Kind, Namespace, Namespaces
 from tests.unit.connections import UnitConnection, connection_on
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
@@ -143,7 +142,7 @@ class Stack:
 
     def __post_init__(self) -> None:
         self.connection = self.process(self.region)
-        self.namespaces = namespaces_of(self.connection)
+        self.namespaces = Namespaces(self.connection)
         self.index = DueIndex(self.dynamo, COUNTERS, self.clock)
         self.schedules = Schedules(self.connection)
         self.compactor = ScriptedCompactor(self.clock)
@@ -162,7 +161,7 @@ class Stack:
         )
 
     def namespace(self, name: str, kind: Kind = Kind.LEDGER) -> str:
-        namespaces_of(self.process()).create(name, kind=kind)
+        Namespaces(self.process()).create(name, kind=kind)
         return name
 
     def worker(self, schedule_of: Callable[[str], Schedule | None] | None = None) -> Worker:

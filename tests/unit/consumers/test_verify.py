@@ -17,6 +17,7 @@ from countledger.ledger.exact import ExactSum
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.namespace import Namespaces
 from countledger.ledger.operations import Add, Put, Update
+from tests.unit.connections import connection_on
 from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
 from tests.unit.ledger.clocks import NOW_MS
 
@@ -267,7 +268,7 @@ def test_only_an_exact_total_is_final(
     world.handle(world.emit(5), 5)
     change(world)
 
-    auditor = Auditor(world.verifier(), Namespaces(world.dynamo, LEDGER, "r", "r"), "r")
+    auditor = Auditor(world.verifier(), Namespaces(connection_on(world.dynamo)), "r")
     found = why_not_exact(auditor, COUNTER)
 
     assert (found is None) == (not says)

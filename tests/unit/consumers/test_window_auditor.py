@@ -20,8 +20,9 @@ from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Assign, Put, Update
 from countledger.ledger.quarantine import QuarantineSource
 from countledger.ledger.windows import encode_settings
+from tests.unit.connections import connection_on
 from tests.unit.consumers.test_window_rebuild import ONE, Windows
-from tests.unit.consumers.world import COUNTERS, LEDGER
+from tests.unit.consumers.world import COUNTERS
 from tests.unit.ledger.clocks import NOW_MS
 
 NAMES = [f"a:{n}" for n in range(12)]
@@ -32,7 +33,7 @@ class Audited(Windows):
     """Counters of namespace `a`, which has windows, and of `b`, which has none."""
 
     def namespaces(self) -> Namespaces:
-        return Namespaces(self.dynamo, LEDGER, region="r", home_region="r")
+        return Namespaces(connection_on(self.dynamo))
 
     def auditor(self) -> WindowAuditor:
         auditor = Auditor(self.verifier(), self.namespaces(), "r")

@@ -79,7 +79,7 @@ def world() -> Windowed:
     made = Windowed()
     made.clock.at_ms = int(START.timestamp() * 1_000)
     made.add_shard("s")
-    Namespaces(made.dynamo, LEDGER, region="r", home_region="r").create("a")
+    Namespaces(connection_on(made.dynamo)).create("a")
     return made
 
 

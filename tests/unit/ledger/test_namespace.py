@@ -20,6 +20,7 @@ from countledger.ledger.namespace import (
     decode_namespace,
     encode_namespace,
 )
+from tests.unit.connections import connection_on
 from tests.unit.ledger.memory import Fault, MemoryClient
 
 TABLE = "ledger"
@@ -27,7 +28,7 @@ HOME = "eu-west-1"
 
 
 def _namespaces(dynamo: MemoryClient, region: str = HOME) -> Namespaces:
-    return Namespaces(dynamo, TABLE, region, HOME)
+    return Namespaces(connection_on(dynamo, region=region))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,7 @@ def test_where_the_home_is_not_named_a_table_without_replicas_is_at_home(
 ) -> None:
     """Beside replicas two regions could make one namespace with two settings."""
     dynamo = MemoryClient(description={"Replicas": [{"RegionName": one} for one in replicas]})
-    namespaces = Namespaces(dynamo, TABLE, HOME, None)
+    namespaces = Namespaces(connection_on(dynamo, home_region=None))
 
     if made:
         assert namespaces.for_use("likes:x", Kind.LEDGER).name == "likes"

@@ -7,6 +7,7 @@ from countledger.ledger.entry import Entry
 from countledger.ledger.namespace import Namespaces
 from countledger.producers.recorder import Outcome, OutcomeList, Recorder, ledgers_of
 from countledger.producers.sender import Sender
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient
 
@@ -16,7 +17,7 @@ REGION = "eu-west-1"
 
 def sender_on(dynamo: MemoryClient, clock: ManualClock) -> Sender:
     """A sender whose namespaces have a client of their own, so that faults hit entries only."""
-    namespaces = Namespaces(MemoryClient(tables=dynamo.tables), TABLE, REGION, REGION)
+    namespaces = Namespaces(connection_on(MemoryClient(tables=dynamo.tables)))
     return Sender(dynamo, TABLE, namespaces, clock, Random(7))  # noqa: S311 - jitter
 
 

@@ -30,6 +30,7 @@ from countledger.producers.buffer.settings import (
     StillBuffered,
 )
 from countledger.producers.event import Event, Receipt, Status
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, refuses
 from tests.unit.producers.buffers import PATIENT_MS, GatedClient, producer_on
@@ -459,7 +460,7 @@ def test_a_namespace_that_cannot_be_read_fails_its_own_entries_alone() -> None:
         Throttled("slow"), "get", times=99, where=lambda get: get.key["counter"] == "namespace#bad"
     )
     reads = MemoryClient(tables=dynamo.tables, plans=[unreadable])
-    sender = replace(sender_on(dynamo, clock), namespaces=Namespaces(reads, TABLE, REGION, REGION))
+    sender = replace(sender_on(dynamo, clock), namespaces=Namespaces(connection_on(reads)))
     with BufferedProducer(
         Buffering(linger_ms=PATIENT_MS),
         lambda: BatchDelivery(sender, 3),

@@ -32,6 +32,7 @@ from countledger.producers.buffer.settings import (
     StillBuffered,
 )
 from countledger.producers.event import Event, Status
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.buffers import (
@@ -44,7 +45,7 @@ from tests.unit.producers.buffers import (
 )
 from tests.unit.producers.kinesis import streams
 from tests.unit.producers.kinesis.streams import MemoryStream
-from tests.unit.producers.senders import REGION, TABLE, entries_in, recorder_on
+from tests.unit.producers.senders import TABLE, entries_in, recorder_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -253,7 +254,7 @@ async def test_a_failure_is_reported_once_to_its_first_reader(
 async def test_an_error_of_one_counter_fails_no_other_in_its_batch(
     opened: Callable[..., Awaited], dynamo: GatedClient
 ) -> None:
-    namespaces = Namespaces(MemoryClient(tables=dynamo.tables), TABLE, REGION, REGION)
+    namespaces = Namespaces(connection_on(MemoryClient(tables=dynamo.tables)))
     namespaces.create("stock", kind=Kind.STRICT)
     async with opened() as producer:
         good, bad = [await producer.add(name, 1) for name in ("a:b", "stock:x")]

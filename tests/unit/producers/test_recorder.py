@@ -25,9 +25,10 @@ from countledger.ledger.namespace import Kind, Namespace, Namespaces
 from countledger.producers import recorder as recorder_module
 from countledger.producers.event import Event, Receipt, Status, make_entry
 from countledger.producers.recorder import Recorder, ledgers_of
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, refuses
-from tests.unit.producers.senders import REGION, TABLE, entries_in, recorder_on, sender_on
+from tests.unit.producers.senders import REGION, entries_in, recorder_on, sender_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,7 +139,7 @@ def test_a_namespace_that_cannot_be_read_hides_no_receipt() -> None:
 
     dynamo = MemoryClient()
     sender = sender_on(dynamo, ManualClock())
-    shut = replace(sender, namespaces=Shut(dynamo, TABLE, REGION, REGION))
+    shut = replace(sender, namespaces=Shut(connection_on(dynamo)))
 
     recorder, events = Recorder(shut, REGION, sender.clock), [*_ones(300), Event("shut:x", 1)]
     streamed: list[Receipt | CountledgerError] = []
@@ -169,7 +170,7 @@ def test_a_namespace_that_was_found_is_not_looked_up_again() -> None:
             self.asked.append(counter)
             return super().for_use(counter, kind, *more)
 
-    namespaces = Once(MemoryClient(), TABLE, REGION, REGION)
+    namespaces = Once(connection_on(MemoryClient()))
     found, refused = ledgers_of(["a:1", "a:2", "b:1"], namespaces, (AccessDenied,))
 
     assert ([*found], refused) == (["a:1", "a:2", "b:1"], {})
@@ -179,7 +180,7 @@ def test_a_namespace_that_was_found_is_not_looked_up_again() -> None:
 def test_a_namespace_that_cannot_be_read_is_asked_for_once_in_a_call() -> None:
     """Waited for again for each event, a silent service would hold a call up for hours."""
     silent = MemoryClient(plans=[refuses(Unclear("no answer"), "get", times=2)])
-    namespaces = Namespaces(silent, TABLE, REGION, REGION)
+    namespaces = Namespaces(connection_on(silent))
 
     found, refused = ledgers_of([f"a:{n}" for n in range(50)] + ["b:1"], namespaces, (Unclear,))
 
@@ -192,7 +193,7 @@ def test_a_region_that_cannot_make_a_namespace_asks_for_it_once_in_a_call() -> N
     away = MemoryClient()
     found, refused = ledgers_of(
         ["a:1", "a:2", "a:3"],
-        Namespaces(away, TABLE, "eu-west-1", "us-east-1"),
+        Namespaces(connection_on(away, home_region="us-east-1")),
         (NamespaceUnknown,),
     )
 
@@ -202,7 +203,7 @@ def test_a_region_that_cannot_make_a_namespace_asks_for_it_once_in_a_call() -> N
 
 def test_each_counter_of_another_kind_is_named_without_a_request() -> None:
     dynamo = MemoryClient()
-    namespaces = Namespaces(dynamo, TABLE, REGION, REGION)
+    namespaces = Namespaces(connection_on(dynamo))
     namespaces.for_use("a:1", Kind.STRICT)
     before = len(dynamo.calls)
 

@@ -11,6 +11,7 @@ from countledger.ledger.errors import ConditionFailed, SequenceExists, Unclear
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.producers.sequences.sequences import Sequences
 from countledger.testing import MemoryStack
+from tests.unit.connections import connection_on
 from tests.unit.ledger.memory import MemoryClient, held_back, meanwhile, sent_twice
 from tests.unit.strict.contexts import context_on
 
@@ -19,7 +20,7 @@ NAME = "q:orders"
 
 @pytest.fixture
 def sequences(dynamo: MemoryClient) -> Sequences:
-    namespaces = Namespaces(dynamo, "ledger", "eu", "eu")
+    namespaces = Namespaces(connection_on(dynamo))
     namespaces.create("q", kind=Kind.SEQUENCE)
     return Sequences(context_on(dynamo), namespaces, "eu", "eu")
 

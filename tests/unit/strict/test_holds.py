@@ -44,6 +44,7 @@ from countledger.producers.strict.outcome import (
     HoldExpired,
     Unknown,
 )
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, Get, MemoryClient, at, held_back, meanwhile, refuses
 from tests.unit.strict.contexts import context_on
@@ -64,7 +65,7 @@ class Shop:
     def process(self, clock: ManualClock | None = None) -> StrictCounters:
         """Another process, which knows nothing yet."""
         context = context_on(self.dynamo, clock or self.clock)
-        namespaces = Namespaces(self.dynamo, "ledger", "home", "home")
+        namespaces = Namespaces(connection_on(self.dynamo))
         return StrictCounters(context, namespaces, "home", "home")
 
     def hold(self, amount: int | Decimal = 2, key: str = "basket-7") -> Held:

@@ -16,6 +16,7 @@ from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Put
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.outcome import Applied, Duplicate
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import LOST, Fault, MemoryClient, meanwhile
 from tests.unit.strict.contexts import context_on
@@ -32,7 +33,7 @@ class Process:
 
     def __post_init__(self) -> None:
         context = context_on(self.dynamo, self.clock)
-        self.namespaces = Namespaces(self.dynamo, "ledger", "eu", "eu")
+        self.namespaces = Namespaces(connection_on(self.dynamo))
         self.strict = StrictCounters(context, self.namespaces, "eu", "eu")
 
     def make(self, **more: Any) -> None:  # noqa: ANN401 - of the method

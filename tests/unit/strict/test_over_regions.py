@@ -31,6 +31,7 @@ from countledger.producers.strict.change import MethodContext
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import Method
 from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, Withdrawn
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, afterwards, held_back
 
@@ -61,7 +62,7 @@ class World:
                 dynamo, dynamo, table, self.clock, random, over_regions=over_regions
             )
 
-        namespaces = Namespaces(dynamo, "ledger", region=region, home_region=HOME)
+        namespaces = Namespaces(connection_on(dynamo, region=region, home_region=HOME))
         return StrictCounters(
             context("counters", over_regions=False),
             namespaces,

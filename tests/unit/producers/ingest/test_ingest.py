@@ -23,12 +23,13 @@ from countledger.ledger.values import parse_time
 from countledger.producers.event import Event, Status, make_entry
 from countledger.producers.ingest.entries import EntryWriter, RejectionKind
 from countledger.producers.kinesis import encode, pack, unpack_record
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.ingest.world import World, law_holds
 from tests.unit.producers.kinesis.entries import ORIGIN, entry
 from tests.unit.producers.kinesis.streams import delivered
-from tests.unit.producers.senders import REGION, TABLE, sender_on
+from tests.unit.producers.senders import sender_on
 
 
 def packed(*deltas: int, at_ms: int = NOW_MS) -> bytes:
@@ -104,7 +105,7 @@ def test_what_cannot_be_counted_does_not_stop_the_stream(data: bytes, kind: Reje
 
 def test_a_counter_of_another_kind_is_refused() -> None:
     world = World()
-    Namespaces(world.dynamo, TABLE, REGION, REGION).create("tickets", kind=NamespaceKind.STRICT)
+    Namespaces(connection_on(world.dynamo)).create("tickets", kind=NamespaceKind.STRICT)
     strict = [encode(entry(1, "tickets:hall")) for _ in range(3)]
 
     outcome = world.apply(*strict, packed(9))
@@ -121,7 +122,7 @@ def test_a_namespace_that_cannot_be_read_stops_its_own_entries_only() -> None:
             return super().for_use(counter, kind, *more)
 
     dynamo = MemoryClient()
-    namespaces = Shut(dynamo, TABLE, REGION, REGION)
+    namespaces = Shut(connection_on(dynamo))
     writer = EntryWriter(replace(sender_on(dynamo, ManualClock()), namespaces=namespaces))
 
     first, second, third = writer.write([entry(1, "shut:x"), entry(2), entry(3, "shut:y")])
