@@ -10,19 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, decoded, optional, require
 from countledger.ledger.clock import show_duration
 from countledger.ledger.errors import (
     BadSetting,
-    ConditionFailed,
     CorruptItem,
     NamespaceConflict,
     NamespaceUnknown,
-    Throttled,
-    Unclear,
     WrongKind,
     shown,
 )
@@ -33,15 +30,10 @@ from countledger.ledger.limits import (
     NOTE_MAX_BYTES,
 )
 from countledger.ledger.operations import (
-    Absent,
-    AllOf,
-    Assign,
     Compare,
-    Put,
     Query,
-    Update,
-    unchanged,
 )
+from countledger.ledger.records import NotRead, Records, Replacement
 from countledger.ledger.texts import plain_int, plain_text
 
 if TYPE_CHECKING:
@@ -49,9 +41,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.connection import Connection
-
-
-_DESCRIBES: Final = 5  # how often other calls may be faster
+    from countledger.ledger.records import Decide, Seen
 
 
 class Kind(StrEnum):
@@ -156,11 +146,11 @@ class KnownNamespaces:
 
     Attributes:
         settings: of each.
-        revisions: of the description of each, when it was last read.
+        records: of each, as it was last read or written.
     """
 
     settings: dict[str, Namespace] = field(default_factory=dict)
-    revisions: dict[str, object] = field(default_factory=dict)
+    records: dict[str, Item] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +158,7 @@ class Namespaces:
     """The namespaces of a stack.
 
     Attributes:
-        connection: to the stack; every write here carries a condition, so the SDK may retry it.
+        connection: to the stack.
     """
 
     connection: Connection
@@ -215,45 +205,23 @@ class Namespaces:
     def describe(self, name: str, description: str) -> Namespace:
         """Give a namespace another description: two write units, as to make it.
 
-        One more if another process has described it since this one read it. Each write has a
-        revision, and names the one that it replaces: a request that arrives late replaces no later
-        description.
+        One more if another process has described it since this one read it.
 
         Raises:
             BadSetting: the name or the description breaks its rule.
             NamespaceUnknown: no namespace has that name, or this is not the home region.
             Throttled: other calls described it each time.
-            Unclear: no clear answer came; or another call described it after an attempt that got no
+            Unclear: no clear answer came; or others described it after an attempt that got no
                 answer: read it, and call again.
         """
         name, description = keys.check_namespace(name), _check_description(description)
         self._refuse_elsewhere(name)
         self.get(name)
-        dynamo, key = self.connection.retrying, keys.namespace_key(name)
-        revision = self.connection.ids.unique_id()
-        found: Item = {"revision": self._known.revisions.get(name)}
-        for _ in range(_DESCRIBES):
-            clauses = (Assign("description", description), Assign("revision", revision))
-            exists = Compare("counter", "=", keys.NAMESPACE_PREFIX + name)
-            same = unchanged("revision", found.get("revision"))
-            try:
-                dynamo.update(Update(self.connection.ledger, key, clauses, AllOf(exists, same)))
-            except ConditionFailed as failed:
-                found = failed.item or {}
-                if found.get("revision") == revision:
-                    break
-                if failed.maybe_applied:
-                    raise Unclear(
-                        f"namespace {name!r} was described by another call, after an attempt of "
-                        "this one that got no answer: read it, and call again"
-                    ) from None
-            else:
-                break
-        else:
-            raise Throttled(f"namespace {name!r} kept being described by others; try again")
-        changed = self._known.settings[name] = replace(self.get(name), description=description)
-        self._known.revisions[name] = revision
-        return changed
+
+        def decide(there: Item | None) -> Replacement:
+            return Replacement({**(there or {}), "description": description})
+
+        return self._written(name, decide, self._known.records[name])
 
     def get(self, name: str, wanted: Kind = Kind.LEDGER) -> Namespace:
         """A namespace, read once per process: it cannot change. One read unit.
@@ -317,24 +285,30 @@ class Namespaces:
             item = connection.retrying.get(connection.ledger, key, consistent=True)
             if item is None:
                 return None
-            known.settings[name] = decode_namespace(item)
-            known.revisions[name] = item.get("revision")
+            return self._know(item)
         return known.settings[name]
+
+    def _know(self, item: Item) -> Namespace:
+        namespace = decode_namespace(item)
+        self._known.settings[namespace.name] = namespace
+        self._known.records[namespace.name] = item
+        return namespace
 
     def _make(self, namespace: Namespace) -> Namespace:
         """The namespace after an attempt to create it: the first attempt decides its settings."""
         self._refuse_elsewhere(namespace.name)
-        put = Put(self.connection.ledger, encode_namespace(namespace), Absent("entry"))
-        try:
-            self.connection.retrying.put(put)
-            made = namespace
-        except ConditionFailed as failed:
-            if failed.item is None:
-                raise
-            made = decode_namespace(failed.item)
-            self._known.revisions[namespace.name] = failed.item.get("revision")
-        self._known.settings[namespace.name] = made
-        return made
+
+        def decide(there: Item | None) -> Replacement | None:
+            return None if there else Replacement(encode_namespace(namespace))
+
+        return self._written(namespace.name, decide, NotRead.EXPECT_NOTHING)
+
+    def _written(self, name: str, decide: Decide, seen: Seen) -> Namespace:
+        connection = self.connection
+        records = Records(connection, connection.ledger, "namespace", removable=False)
+        key = keys.namespace_key(name)
+        written = connection.run(records.write(name, key, decide, seen=seen))
+        return self._know(written.item or {})
 
     def _refuse_elsewhere(self, name: str) -> None:
         to = self.connection

@@ -21,7 +21,7 @@ from countledger.consumers.alerts.rules import RuleChanger
 from countledger.consumers.group_board import GroupBoard
 from countledger.consumers.groups import GroupItems
 from countledger.consumers.rankings import Rankings
-from countledger.ledger import namespace, records
+from countledger.ledger import records
 from countledger.ledger.errors import Unclear
 from countledger.ledger.indexes import PLACE
 from countledger.ledger.operations import Absent, AnyOf, Assign, Compare, Delete
@@ -225,10 +225,6 @@ def _one_look_at_the_rule(patch: pytest.MonkeyPatch) -> None:
         return self._sweep_by(name, rule, moves=moves)
 
     patch.setattr(Rankings, "_sweep_until_agreed", sweep)
-
-
-def _any_description(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(namespace, "unchanged", lambda *_: _HOLDS)
 
 
 def _follows_always(patch: pytest.MonkeyPatch) -> None:
@@ -586,13 +582,6 @@ CANARIES: Final = (
         5_000,
         _one_look_at_the_rule,
         faults=0,
-    ),
-    SwitchedOff(
-        "a description replaces the one that was read, and no other",
-        "namespaces",
-        "created: describe as a, describe as b",
-        5_000,
-        _any_description,
     ),
     SwitchedOff(
         "an entry that may be deleted soon refuses no call with an unclear attempt",

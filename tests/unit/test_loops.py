@@ -83,7 +83,6 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "consumers/total_writer.py": "_apply",
         "consumers/window_writer.py": "_apply",
         "infra/portability/restore.py": "complete",
-        "ledger/namespace.py": "describe",
         "ledger/tombstones.py": "put_if_vacant",
         "producers/strict/creation.py": "_create_together",
         "producers/strict/holds.py": "_with_headroom",
