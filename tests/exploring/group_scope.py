@@ -214,14 +214,14 @@ GROUPS: Final = Capability(
     },
     # In this order the part of the cases that `make test` explores is of small ones.
     scripts=(
+        ("add",),
+        ("rank",),
         ("unrank",),
         ("delete",),
-        ("add", "remove"),
-        ("add",),
-        ("remove", "add"),
-        ("rank",),
-        ("remove",),
         ("delete", "add"),
+        ("remove",),
+        ("add", "remove"),
+        ("remove", "add"),
     ),
     starts={
         "ranked, a member": Beginnings(
