@@ -59,10 +59,14 @@ if TYPE_CHECKING:
     from countledger.consumers.audit import Auditor
     from countledger.ledger.assembly import ExactReader, OnCorrupt
     from countledger.ledger.namespace import Namespaces
-    from countledger.producers.assembly import Claims, Quotas, Recorder, Sequences, StrictCounters
     from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
+    from countledger.producers.claims.claims import Claims
     from countledger.producers.ingest.redrive import ExpiredEntries
     from countledger.producers.kinesis import KinesisProducer
+    from countledger.producers.quotas.quotas import Quotas
+    from countledger.producers.recorder import Recorder
+    from countledger.producers.sequences.sequences import Sequences
+    from countledger.producers.strict.counters import StrictCounters
 
 
 _L = TypeVar("_L", bound="CountLedger")
@@ -553,9 +557,9 @@ class CountLedger:
     @made_once
     def strict(self) -> StrictCounters:
         """The strict counters of the stack, which never pass their bounds."""
-        from countledger.producers.assembly import strict_of
+        from countledger.producers.strict.counters import StrictCounters
 
-        return strict_of(self.connection, self.namespaces)
+        return StrictCounters(self.connection)
 
     @made_once
     def kinesis(self) -> KinesisProducer:
@@ -596,23 +600,23 @@ class CountLedger:
     @made_once
     def sequences(self) -> Sequences:
         """Numbers that are given out once, and the numbering of an app's own items."""
-        from countledger.producers.assembly import sequences_of
+        from countledger.producers.sequences.sequences import Sequences
 
-        return sequences_of(self.connection, self.namespaces)
+        return Sequences(self.connection)
 
     @made_once
     def claims(self) -> Claims:
         """Values that at most one owner has: take, change and release them."""
-        from countledger.producers.assembly import claims_of
+        from countledger.producers.claims.claims import Claims
 
-        return claims_of(self.connection)
+        return Claims(self.connection)
 
     @made_once
     def quotas(self) -> Quotas:
         """Limits for each counter and window of time: acquire, reserve, commit and release."""
-        from countledger.producers.assembly import quotas_of
+        from countledger.producers.quotas.quotas import Quotas
 
-        return quotas_of(self.connection)
+        return Quotas(self.connection)
 
     @made_once
     def groups(self) -> Groups:

@@ -28,7 +28,6 @@ from countledger.client import CountLedger
 from countledger.ledger import keys
 from countledger.ledger.connection import Connection
 from countledger.ledger.processes import made_once
-from countledger.producers.assembly import quotas_of
 from countledger.producers.quotas.quota import Admitted, Committed, Denied
 
 try:
@@ -120,7 +119,9 @@ class _TracedCountLedger(CountLedger):
     @made_once
     def quotas(self) -> Quotas:
         """As those of the client, with their outcomes counted."""
-        return replace(quotas_of(self.connection), observe=self._telemetry.observe)
+        from countledger.producers.quotas.quotas import Quotas  # noqa: PLC0415 - at its first use
+
+        return Quotas(self.connection, self._telemetry.observe)
 
 
 @dataclass(frozen=True, kw_only=True)

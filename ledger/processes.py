@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeAlias, TypeVar, overload
 from weakref import WeakSet
 
 from countledger.ledger.suspension import current_call
@@ -190,6 +190,18 @@ def lock_open_in_forks() -> LockPerProcess:
     return lock
 
 
+def refuse_to_pickle() -> NoReturn:
+    """Refuse to pickle what is of one process.
+
+    Raises:
+        TypeError: always.
+    """
+    raise TypeError(
+        "what uses a client of AWS cannot be pickled: pickle the `CountLedger`, and take what "
+        "you need from it in the other process"
+    )
+
+
 class ClientPerProcess:
     """A client of AWS, or another object, whose attributes are those of this process's own."""
 
@@ -209,10 +221,7 @@ class ClientPerProcess:
         Raises:
             TypeError: always.
         """
-        raise TypeError(
-            "what uses a client of AWS cannot be pickled: pickle the `CountLedger`, and take what "
-            "you need from it in the other process"
-        )
+        refuse_to_pickle()
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a client has
         """An operation of the client of this process."""

@@ -16,25 +16,12 @@ if TYPE_CHECKING:
     from countledger.producers.buffer.producer import BufferedProducer
     from countledger.producers.buffer.sending import BatchDelivery
     from countledger.producers.buffer.settings import Buffering, Failure
-    from countledger.producers.claims.claims import Claims
-    from countledger.producers.quotas.quotas import Quotas
     from countledger.producers.recorder import Recorder
-    from countledger.producers.sequences.sequences import Sequences
-    from countledger.producers.strict.change import MethodContext
-    from countledger.producers.strict.counters import StrictCounters
 
 
 __all__ = [
-    "Claims",
-    "Quotas",
     "Recorder",
-    "Sequences",
-    "StrictCounters",
-    "claims_of",
-    "quotas_of",
     "recorder_of",
-    "sequences_of",
-    "strict_of",
 ]
 
 
@@ -45,62 +32,6 @@ def recorder_of(connection: Connection, namespaces: Namespaces) -> Recorder:
 
     sender, new_ids = sender_of(connection, namespaces), connection.ids.new_ids
     return Recorder(sender, connection.region, connection.clock, new_ids)
-
-
-def strict_of(connection: Connection, namespaces: Namespaces) -> StrictCounters:
-    """The strict counters of a stack."""
-    from countledger.producers.strict.counters import StrictCounters
-
-    home_region = connection.setting("home_region")
-    return StrictCounters(
-        _context_of(connection),
-        namespaces,
-        region=connection.region,
-        home_region=home_region,
-        open_regions=lambda: replace(
-            _context_of(connection), table=connection.setting("strict_table"), over_regions=True
-        ),
-    )
-
-
-def sequences_of(connection: Connection, namespaces: Namespaces) -> Sequences:
-    """The sequences of a stack."""
-    from countledger.producers.sequences.sequences import Sequences
-
-    home_region = connection.setting("home_region")
-    return Sequences(
-        _context_of(connection), namespaces, region=connection.region, home_region=home_region
-    )
-
-
-def claims_of(connection: Connection) -> Claims:
-    """The claims of a stack."""
-    from countledger.producers.claims.claims import Claims
-
-    home_region = connection.setting("home_region")
-    return Claims(_context_of(connection), region=connection.region, home_region=home_region)
-
-
-def quotas_of(connection: Connection) -> Quotas:
-    """The quotas of a stack."""
-    from countledger.producers.quotas.quotas import Quotas
-
-    home_region = connection.setting("home_region")
-    return Quotas(_context_of(connection), region=connection.region, home_region=home_region)
-
-
-def _context_of(connection: Connection) -> MethodContext:
-    from countledger.producers.strict.change import MethodContext
-
-    return MethodContext(
-        dynamo=connection.dynamo("none"),
-        reads=connection.dynamo("standard"),
-        table=connection.setting("counters_table"),
-        clock=connection.clock,
-        random=connection.random,
-        new_id=connection.ids.new_id,
-        clock_skew_ms=connection.settings.clock_skew_ms,
-    )
 
 
 def buffered_producer(

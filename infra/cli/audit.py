@@ -148,7 +148,7 @@ def all_with_holds(client: CountLedger) -> Iterator[str]:
     if client.connection.setting("home_region") == client.connection.region:
         found = client.namespaces.list(on_corrupt=lambda _error: None)
         strict = [one.name for one in found if one.kind is Kind.STRICT]
-        yield from counters_with_holds(client.strict.context, strict)
+        yield from counters_with_holds(client.connection, strict)
 
 
 def held_verdicts(client: CountLedger, counters: Iterable[str]) -> Iterator[Verdict]:

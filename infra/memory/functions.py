@@ -33,7 +33,6 @@ from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import HOUR_MS, late_write_ms
 from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine import QuarantineSource, QuarantineStore
-from countledger.producers.strict.change import MethodContext
 from countledger.producers.strict.release import OverdueHolds
 
 if TYPE_CHECKING:
@@ -204,15 +203,7 @@ class StackFunctions:
 
     @cached_property
     def _holds(self) -> OverdueHolds:
-        to = self.connection
-        context = MethodContext(
-            dynamo=to.dynamo("none"),
-            reads=to.dynamo("standard"),
-            table=COUNTERS,
-            clock=to.clock,
-            clock_skew_ms=to.settings.clock_skew_ms,
-        )
-        return OverdueHolds(context)
+        return OverdueHolds(self.connection)
 
     def _quarantine(self, source: QuarantineSource) -> StoredQuarantine:
         to = self.connection

@@ -517,7 +517,7 @@ class Gathering:
     def _overdue_holds_ms(self) -> int:
         if not self._is_home:
             return 0
-        return OverdueHolds(self._client.strict.context).oldest_ms()
+        return OverdueHolds(self._client.connection).oldest_ms()
 
     def _windows(self) -> Iterator[WindowsFact]:
         yield from windows_facts(self._client, partial(self._note, "windows"))

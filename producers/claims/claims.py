@@ -28,9 +28,8 @@ from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,
     TransactionCancelled,
-    WrongRegion,
 )
-from countledger.ledger.limits import TOKEN_LIFE_MS, TRANSACTION_ACTIONS
+from countledger.ledger.limits import TRANSACTION_ACTIONS
 from countledger.ledger.operations import Delete, Get, Put, Transact, Update
 from countledger.producers.claims.claim import (
     Claim,
@@ -44,15 +43,14 @@ from countledger.producers.claims.claim import (
     parts_of,
     shown_value,
 )
-from countledger.producers.strict.change import POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from countledger.ledger.attempts import Reply, Steps, Verdict
+    from countledger.ledger.connection import Connection
     from countledger.ledger.errors import Refused
     from countledger.producers.own_items import OwnWrite
-    from countledger.producers.strict.change import MethodContext
 
 
 # Writes that belong together: all of them or none. A retry is recognized and is not refused.
@@ -84,7 +82,7 @@ Read: TypeAlias = Callable[[Get], "Steps[Item | None]"]
 Prepare: TypeAlias = Callable[[Read], "Steps[Sequence[OwnedWrite]]"]
 
 
-def write_all(context: MethodContext, what: str, prepare: Prepare) -> Steps[bool]:
+def write_all(connection: Connection, what: str, prepare: Prepare) -> Steps[bool]:
     """Write everything or nothing: one write unit for a single item, two each for several.
 
     A refusal costs the same, and one read unit for each item that no condition met, to see whether
@@ -103,7 +101,7 @@ def write_all(context: MethodContext, what: str, prepare: Prepare) -> Steps[bool
                                      fence (`fence_of`), one unit, unless the claim is decided
 
     Args:
-        context: what to work with.
+        connection: what to work with.
         what: what this is, for messages.
         prepare: makes the writes, at different items; it is given what reads. Every attempt sends
             these writes, so that a retry names the identity of what this call saw.
@@ -116,9 +114,9 @@ def write_all(context: MethodContext, what: str, prepare: Prepare) -> Steps[bool
         Unclear: no attempt got a clear answer.
         Throttled: every attempt was refused for now.
     """
-    begun_ms = context.clock.now_ms()
-    until_ms = begun_ms + TOKEN_LIFE_MS - context.clock_skew_ms
-    attempts = Attempts(context.clock, context.random, POLICY, until_ms)
+    begun_ms = connection.clock.now_ms()
+    until_ms = begun_ms + connection.token_life_ms
+    attempts = connection.attempts(until_ms)
 
     def give_up(exhausted: Exhausted[Any]) -> Any:  # noqa: ANN401 - it only raises
         raise_exhausted(exhausted, what, _ADVICE)
@@ -129,12 +127,12 @@ def write_all(context: MethodContext, what: str, prepare: Prepare) -> Steps[bool
     writes = yield from prepare(read)
 
     def interpret(reply: Reply[_Sent]) -> Verdict[_Sent, _Answered]:
-        return reply.state.interpret(reply, lambda: context.new_id(begun_ms))
+        return reply.state.interpret(reply, lambda: connection.ids.new_id(begun_ms))
 
-    first = _Sent(tuple(writes), context.new_id(begun_ms))
+    first = _Sent(tuple(writes), connection.ids.new_id(begun_ms))
     sent, met = yield from attempt(first, _Sent.send, interpret, give_up, attempts)
     if attempts.maybe_applied:
-        met = yield from _Confirmation(context, sent, attempts, give_up).confirm_refusal(met)
+        met = yield from _Confirmation(connection, sent, attempts, give_up).confirm_refusal(met)
     if not met:
         return True
     _refuse(met)
@@ -214,13 +212,13 @@ class _Confirmation:
     """Makes an outcome final, after a request without a clear answer: by the first claim.
 
     Attributes:
-        context: what to work with.
+        connection: what to work with.
         sent: the request that was answered: those before it are the same, or cannot be applied.
         attempts: of the call.
         give_up: ends it.
     """
 
-    context: MethodContext
+    connection: Connection
     sent: _Sent
     attempts: Attempts
     give_up: Callable[[Exhausted[Any]], Any]
@@ -253,8 +251,8 @@ class _Confirmation:
         """Move the fence; whether a request was applied before it, as far as the claim shows."""
 
         def fence(seen: Item | None) -> Put | Update | None:
-            now_ms = self.context.clock.now_ms()
-            return fence_of(write, seen, now_ms, self.context.new_id(now_ms))
+            now_ms = self.connection.clock.now_ms()
+            return fence_of(write, seen, now_ms, self.connection.ids.new_id(now_ms))
 
         def interpret(reply: Reply[Item | None]) -> Verdict[Item | None, bool]:
             match reply.answer:
@@ -324,14 +322,10 @@ class Claims:
     They live in the home region alone, and so do the app's own tables that are written with them.
 
     Attributes:
-        context: clients, table, clock and randomness.
-        region: where this process works.
-        home_region: where claims live.
+        connection: to the stack.
     """
 
-    context: MethodContext
-    region: str
-    home_region: str
+    connection: Connection
 
     def take(self, *claims: Claim, own: Sequence[OwnWrite] = ()) -> bool:
         """Take values for their owners, together with items of the app's own: all or nothing.
@@ -460,20 +454,22 @@ class Claims:
 
     def _item(self, scope: str, value: str | tuple[str, ...]) -> Item | None:
         scope, value = check_value(scope, value)
-        self._refuse_elsewhere()
+        self.connection.refuse_elsewhere("unique claims work")
         key = keys.claim_key(scope, parts_of(value))
-        return claim_in(self.context.reads.get(self.context.table, key, consistent=True))
+        return claim_in(
+            self.connection.retrying.get(self.connection.counters, key, consistent=True)
+        )
 
     def _taking(self, claims: Sequence[Claim], *, again: bool, own: bool) -> list[Taking]:
-        now_ms = self.context.clock.now_ms()
+        now_ms = self.connection.clock.now_ms()
         return [
             Taking(
-                self.context.table,
+                self.connection.counters,
                 claim,
-                claim.claim_id or self.context.new_id(now_ms),
-                self.context.new_id(now_ms),
+                claim.claim_id or self.connection.ids.new_id(now_ms),
+                self.connection.ids.new_id(now_ms),
                 now_ms,
-                self.context.clock_skew_ms,
+                self.connection.clock_skew_ms,
                 again,
                 own,
             )
@@ -482,23 +478,23 @@ class Claims:
 
     def _unseen(self, claim: Claim) -> Freeing:
         """The release of a claim that cannot exist: its id is new."""
-        new_id = self.context.new_id(self.context.clock.now_ms())
+        new_id = self.connection.ids.new_id(self.connection.clock.now_ms())
         return self._release_of(claim, new_id, seen=False)
 
     def _freeing(self, claim: Claim, read: Read, *, moved: bool = False) -> Steps[Freeing]:
         """The release of the claim that was named, or else of the one that its owner has now."""
         claim_id = claim.claim_id
         if claim_id is None:
-            item = claim_in((yield from read(Get(self.context.table, claim.key))))
+            item = claim_in((yield from read(Get(self.connection.counters, claim.key))))
             if item is None or owner_of(item) != claim.owner:
                 return replace(self._unseen(claim), moved=moved)
             claim_id = id_of(item)
         return replace(self._release_of(claim, claim_id, seen=True), moved=moved)
 
     def _release_of(self, claim: Claim, claim_id: str, *, seen: bool) -> Freeing:
-        now_ms, skew_ms = self.context.clock.now_ms(), self.context.clock_skew_ms
-        removal = self.context.new_id(now_ms)
-        return Freeing(self.context.table, claim, claim_id, now_ms, skew_ms, removal, seen)
+        now_ms, skew_ms = self.connection.clock.now_ms(), self.connection.clock_skew_ms
+        removal = self.connection.ids.new_id(now_ms)
+        return Freeing(self.connection.counters, claim, claim_id, now_ms, skew_ms, removal, seen)
 
     def _carry_out(
         self,
@@ -523,16 +519,9 @@ class Claims:
         twice, times = places.most_common(1)[0]
         if times > 1:
             raise BadItem(f"two writes of one call name the same item: {twice}")
-        self._refuse_elsewhere()
+        self.connection.refuse_elsewhere("unique claims work")
         what = f"{verb} {claims[0].scope} {shown_value(claims[0].parts)} for {claims[0].owner!r}"
-        return self.context.run(write_all(self.context, what, prepare))
-
-    def _refuse_elsewhere(self) -> None:
-        if self.region != self.home_region:
-            raise WrongRegion(
-                f"unique claims live in the home region {self.home_region} alone, where one copy "
-                f"decides; this is {self.region}: call there"
-            )
+        return self.connection.run(write_all(self.connection, what, prepare))
 
 
 def _shown_place(write: OwnedWrite) -> str:

@@ -117,21 +117,23 @@ from countledger.producers.quotas.quota import (
 from countledger.producers.strict.change import (
     FENCE,
     FENCES_ASKED,
+    KnownFences,
     check_key_age,
     fence_of,
     unraised,
 )
 from countledger.producers.strict.definition import Method
+from countledger.producers.strict.marker import decides
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Attempts, Exhausted, Reply, Steps, Verdict
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.calendar import Window
+    from countledger.ledger.connection import Connection
     from countledger.ledger.operations import Condition
     from countledger.producers.quotas.administration import Limits
     from countledger.producers.quotas.quota import CounterLimit
-    from countledger.producers.strict.change import MethodContext
 
 
 ACQUIRED: Final = "acquired"
@@ -374,7 +376,7 @@ _RAISED: Final = Throttled("the fence of the window was raised by another call")
 
 
 def acquiring(
-    context: MethodContext, limits: Limits, wanted: Wanted, attempts: Attempts
+    connection: Connection, limits: Limits, wanted: Wanted, attempts: Attempts
 ) -> Steps[Admitted | Denied]:
     """Count an amount if the limit allows it.
 
@@ -389,7 +391,7 @@ def acquiring(
         limit = yield from limits.of(wanted.counter, attempts)
         window = window_of(wanted.at_ms, limit.quota.per, zone_of(limit.quota.time_zone))
         decision = Decision(wanted, limit, window)
-        admission = _Admission(context, limits, attempts, decision)
+        admission = _Admission(connection, limits, attempts, decision)
         try:
             return (yield from admission.carry_out())
         except LimitChanged:
@@ -401,7 +403,7 @@ def acquiring(
 class _Admission:
     """An acquire or a reserve under one limit, as it was read."""
 
-    context: MethodContext
+    connection: Connection
     limits: Limits
     attempts: Attempts
     decision: Decision
@@ -463,9 +465,9 @@ class _Admission:
         }
         facts = {name: value for name, value in facts.items() if value is not None}
         put = marker(
-            self.context.table, self.limit, self.decision.window, self.wanted.key_id, facts
+            self.connection.counters, self.limit, self.decision.window, self.wanted.key_id, facts
         )
-        token = self.context.new_id(self.wanted.at_ms)
+        token = self.connection.ids.new_id(self.wanted.at_ms)
         transaction = Transact([put, self._write], token)
 
         def interpret(reply: Reply[None]) -> Verdict[None, Admitted | Denied | Item]:
@@ -509,7 +511,7 @@ class _Admission:
                 case _TokenStep.ASK, _:
                     return self._asked(reply)
                 case _TokenStep.RAISE, dict(item):
-                    self.context.fences.learn(self._window_key, "", item)
+                    self._fences.learn(self._window_key, "", item)
                     return Recheck(reply.state._replace(step=_TokenStep.ASK))
             return otherwise(reply)
 
@@ -521,8 +523,12 @@ class _Admission:
         return (yield from self._with_remaining(ended))
 
     @property
+    def _fences(self) -> KnownFences:
+        return self.connection.shared(KnownFences)
+
+    @property
     def _counting(self) -> _Tokened:
-        return _Tokened(_TokenStep.COUNT, self.context.fences.of(self._window_key, ""))
+        return _Tokened(_TokenStep.COUNT, self._fences.of(self._window_key, ""))
 
     def _counted(self, reply: Reply[_Tokened]) -> Verdict[_Tokened, Admitted | Denied | int]:
         match reply.answer:
@@ -535,7 +541,7 @@ class _Admission:
             case TransactionCancelled(reasons=(window,)) if window.condition_failed:
                 if window.item is not None and fence_of(window.item) != reply.state.fence:
                     # The token is free: no request with it was applied, nor can this one be.
-                    self.context.fences.learn(self._window_key, "", window.item)
+                    self._fences.learn(self._window_key, "", window.item)
                     return Again(self._counting, _RAISED)
                 return Done(self.decision.refused(window.item, self._now_ms))
             case LimitChanged():
@@ -558,11 +564,11 @@ class _Admission:
         Raises:
             KeyExpired, ClockSkew: the key is too old, or dated too far ahead.
         """
-        wanted, context = self.wanted, self.context
+        wanted, connection = self.wanted, self.connection
         if wanted.key_at_ms is not None:
             what = f"idempotency key {wanted.key!r} of {wanted.counter!r}"
-            life_ms = context.token_life_ms
-            check_key_age(what, wanted.key_at_ms, self._now_ms, life_ms, context.clock_skew_ms)
+            life_ms = connection.token_life_ms
+            check_key_age(what, wanted.key_at_ms, self._now_ms, life_ms, connection.clock_skew_ms)
             until_ms = wanted.key_at_ms + life_ms
             self.attempts.until_ms = min(until_ms, self.attempts.until_ms or until_ms)
         scope = f"{self.limit.quota.incarnation}#{wanted.counter}#{wanted.key_id}"
@@ -580,13 +586,13 @@ class _Admission:
         """
         place = self._window_key
         try:
-            item: Item | None = yield Send(Get(self.context.table, place))
+            item: Item | None = yield Send(Get(self.connection.counters, place))
             number = 0 if item is None else fence_of(item)
             # A question under the present number could be counted, once the token is forgotten.
             if number == asked:
                 number -= 1
             else:
-                self.context.fences.learn(place, "", (yield Send(self._raising)))
+                self._fences.learn(place, "", (yield Send(self._raising)))
             for fence in range(number, max(-1, number - FENCES_ASKED), -1):
                 with suppress(TokenMismatch):
                     yield Send(Transact([self._fenced(fence)], token))
@@ -599,11 +605,11 @@ class _Admission:
 
     @property
     def _raising(self) -> Any:  # noqa: ANN401 - a write
-        return raising(self.context.table, self.limit, self.decision.window)
+        return raising(self.connection.counters, self.limit, self.decision.window)
 
     def _fenced(self, fence: int) -> Any:  # noqa: ANN401 - a write
         return admission(
-            self.context.table,
+            self.connection.counters,
             self.limit,
             self.decision.window,
             self.wanted.amount,
@@ -617,7 +623,9 @@ class _Admission:
 
     @property
     def _write(self) -> Any:  # noqa: ANN401 - a write
-        return admission(self.context.table, self.limit, self.decision.window, self.wanted.amount)
+        return admission(
+            self.connection.counters, self.limit, self.decision.window, self.wanted.amount
+        )
 
     def _send(self, operation: Any) -> Send:  # noqa: ANN401 - as of `Send`
         return Send(operation, self._check_age)
@@ -633,7 +641,7 @@ class _Admission:
         Nothing promises that a cancelled transaction names every condition that failed.
         """
         try:
-            marker = yield Send(Get(self.context.table, self.decision.marker_key))
+            marker = yield Send(Get(self.connection.counters, self.decision.marker_key))
         except PASSING as error:
             if self.attempts.maybe_applied:
                 raise self.decision.unknown() from error
@@ -649,7 +657,7 @@ class _Admission:
             Unclear: it is of an earlier call, and expires before a late request is too old.
             IdempotencyKeyReused, TicketResolved: as `Decision.meaning_of`.
         """
-        if not self.context.decides(marker, self.wanted.call, self.attempts):
+        if not decides(self.connection, marker, self.wanted.call, self.attempts):
             raise self.decision.unknown()
         return self.decision.meaning_of(marker)
 
@@ -669,7 +677,7 @@ class _Admission:
             self.limit.quota.incarnation, self.wanted.counter, admitted.window
         )
         try:
-            item: Item | None = yield Send(Get(self.context.table, key))
+            item: Item | None = yield Send(Get(self.connection.counters, key))
         except CountledgerError:
             # The amount is counted; a read that fails must not make it look otherwise.
             return admitted
@@ -687,13 +695,13 @@ class _Admission:
 
     @property
     def _now_ms(self) -> int:
-        return self.context.clock.now_ms()
+        return self.connection.clock.now_ms()
 
 
 _RESOLVE_AGAIN: Final = "call again with the same ticket: it cannot be resolved twice"
 
 
-def committing(context: MethodContext, ticket: Ticket, actual: Amount) -> Steps[Committed]:
+def committing(connection: Connection, ticket: Ticket, actual: Amount) -> Steps[Committed]:
     """Count the actual amount instead of the reserved one.
 
     Raises:
@@ -702,25 +710,25 @@ def committing(context: MethodContext, ticket: Ticket, actual: Amount) -> Steps[
         BadQuota: the ticket was changed.
         Unclear, Throttled: call again with the same ticket.
     """
-    mine = yield from _resolving(context, ticket, COMMITTED, actual)
+    mine = yield from _resolving(connection, ticket, COMMITTED, actual)
     overrun = max(0, add(actual, negated(ticket.amount)))
     return Committed(ticket.counter, actual, overrun, duplicate=not mine)
 
 
-def releasing(context: MethodContext, ticket: Ticket) -> Steps[bool]:
+def releasing(connection: Connection, ticket: Ticket) -> Steps[bool]:
     """Count nothing for a reservation; whether this call did it.
 
     Raises:
         TicketResolved: it was committed.
         TicketExpired, Unclear, Throttled: as `committing`.
     """
-    return (yield from _resolving(context, ticket, RELEASED, 0))
+    return (yield from _resolving(connection, ticket, RELEASED, 0))
 
 
-def _resolving(context: MethodContext, ticket: Ticket, state: str, actual: Amount) -> Steps[bool]:
-    call = context.new_id(context.clock.now_ms())
-    mark = resolution(context.table, ticket, state, actual, call)
-    window = correction(context.table, ticket, actual)
+def _resolving(connection: Connection, ticket: Ticket, state: str, actual: Amount) -> Steps[bool]:
+    call = connection.ids.new_id(connection.clock.now_ms())
+    mark = resolution(connection.counters, ticket, state, actual, call)
+    window = correction(connection.counters, ticket, actual)
     operation: Any = mark if window is None else Transact([mark, window], call)
 
     def interpret(reply: Reply[Any]) -> Verdict[Any, Item | bool | None]:
@@ -733,7 +741,7 @@ def _resolving(context: MethodContext, ticket: Ticket, state: str, actual: Amoun
                 corrected.condition_failed and not mark.passing
             ):
                 # Nothing promises that the condition of the marker is named as well.
-                return Recheck(Get(context.table, ticket.marker_key))
+                return Recheck(Get(connection.counters, ticket.marker_key))
             case CountledgerError():
                 return otherwise(reply)
         return Done(reply.answer if isinstance(reply.state, Get) else True)
@@ -745,7 +753,7 @@ def _resolving(context: MethodContext, ticket: Ticket, state: str, actual: Amoun
             exhausted, f"to resolve a reservation of {ticket.counter!r}", _RESOLVE_AGAIN
         )
 
-    attempts = context.attempts(to_ms(ticket.until))
+    attempts = connection.attempts(to_ms(ticket.until))
     ended = yield from attempt(operation, Send, interpret, give_up, attempts)
     if isinstance(ended, bool):
         return ended

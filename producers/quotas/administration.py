@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from countledger.ledger import keys
 from countledger.ledger.attempts import (
@@ -48,7 +48,6 @@ from countledger.ledger.errors import (
     QuotaExists,
     Throttled,
     TransactionCancelled,
-    WrongRegion,
 )
 from countledger.ledger.limits import DAY_MS, QUOTA_LIMIT_LIFE_MS, SECOND_MS
 from countledger.ledger.operations import (
@@ -64,6 +63,7 @@ from countledger.ledger.operations import (
     Transact,
     Update,
 )
+from countledger.ledger.processes import refuse_to_pickle
 from countledger.ledger.tombstones import present, removed_id, tombstone, vacant
 from countledger.producers.quotas.quota import (
     Quota,
@@ -85,9 +85,9 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Attempts, Exhausted, Reply, Steps, Verdict
     from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.connection import Connection
     from countledger.ledger.operations import Condition, Page
     from countledger.producers.quotas.quota import CounterLimit
-    from countledger.producers.strict.change import MethodContext
 
 
 _RECREATED: Final = Throttled("a quota of that prefix was deleted a moment ago")
@@ -106,7 +106,7 @@ class _FenceQuota(NamedTuple):
     incarnation: str
 
 
-def creating(context: MethodContext, make: Callable[[str], Quota]) -> Steps[Quota]:
+def creating(connection: Connection, make: Callable[[str], Quota]) -> Steps[Quota]:
     """Create a quota; `make` gives it for an incarnation.
 
     In place of a quota that was deleted less than about a minute ago a second write unit. If an
@@ -115,8 +115,8 @@ def creating(context: MethodContext, make: Callable[[str], Quota]) -> Steps[Quot
     Raises:
         QuotaExists: a quota of that prefix exists.
     """
-    now_ms = context.clock.now_ms()
-    incarnation = context.new_id(now_ms)
+    now_ms = connection.clock.now_ms()
+    incarnation = connection.ids.new_id(now_ms)
     quota = make(incarnation)
     item = encode_quota(quota, now_ms)
 
@@ -127,9 +127,11 @@ def creating(context: MethodContext, make: Callable[[str], Quota]) -> Steps[Quot
     def request(state: _Create | _FenceQuota) -> Send:
         if isinstance(state, _FenceQuota):
             key, same = keys.quota_key(quota.prefix), Compare("incarnation", "=", state.incarnation)
-            return Send(Update(context.table, key, (Add(FENCE, 1),), same, returning="ALL_NEW"))
-        free = vacant(now_ms, context.clock_skew_ms, state.met)
-        return Send(Put(context.table, item, free))
+            return Send(
+                Update(connection.counters, key, (Add(FENCE, 1),), same, returning="ALL_NEW")
+            )
+        free = vacant(now_ms, connection.clock_skew_ms, state.met)
+        return Send(Put(connection.counters, item, free))
 
     def interpret(
         reply: Reply[_Create | _FenceQuota],
@@ -150,13 +152,13 @@ def creating(context: MethodContext, make: Callable[[str], Quota]) -> Steps[Quot
             raise exists
         return Done(quota)
 
-    attempts = context.attempts(now_ms + context.token_life_ms)
+    attempts = connection.attempts(now_ms + connection.token_life_ms)
     first: _Create | _FenceQuota = _Create()
     return attempt(first, request, interpret, _give_up_changing, attempts)
 
 
 def limiting(
-    context: MethodContext, prefix: str, limit: Amount | None, counter: str | None
+    connection: Connection, prefix: str, limit: Amount | None, counter: str | None
 ) -> Steps[Quota]:
     """Set the limit of a quota, or of one of its counters (None: that of the quota again).
 
@@ -164,13 +166,13 @@ def limiting(
         NoSuchQuota: no quota has that prefix.
         Unclear: no clear answer; also if the limit may have been set, and was changed since.
     """
-    call = context.new_id(context.clock.now_ms())
+    call = connection.ids.new_id(connection.clock.now_ms())
 
     # The state is the quota that was read, or None where it must be read.
     def request(state: Quota | None) -> Send:
         if state is None:
-            return Send(Get(context.table, keys.quota_key(prefix)))
-        return Send(_next_revision(context, state, limit, counter, call))
+            return Send(Get(connection.counters, keys.quota_key(prefix)))
+        return Send(_next_revision(connection, state, limit, counter, call))
 
     def interpret(reply: Reply[Quota | None]) -> Verdict[Quota | None, Quota]:
         match reply.answer:
@@ -185,7 +187,7 @@ def limiting(
         return Done(reply.state)
 
     changed: Quota = yield from attempt(
-        None, request, interpret, _give_up_changing, context.attempts()
+        None, request, interpret, _give_up_changing, connection.attempts()
     )
     return changed
 
@@ -210,9 +212,9 @@ def _found(
 
 
 def _next_revision(
-    context: MethodContext, quota: Quota, limit: Amount | None, counter: str | None, call: str
+    connection: Connection, quota: Quota, limit: Amount | None, counter: str | None, call: str
 ) -> Update | Transact:
-    now_ms, revision = context.clock.now_ms(), quota.revision + 1
+    now_ms, revision = connection.clock.now_ms(), quota.revision + 1
     clauses = [
         Assign("revision", revision),
         Assign("changed_by", call),
@@ -223,21 +225,21 @@ def _next_revision(
     )
     key = keys.quota_key(quota.prefix)
     if counter is None:
-        return Update(context.table, key, (*clauses, Assign("limit", limit)), same)
+        return Update(connection.counters, key, (*clauses, Assign("limit", limit)), same)
     # The item stays when the limit is removed, so that a reader knows since when.
     own = Update(
-        context.table,
+        connection.counters,
         keys.quota_limit_key(quota.incarnation, counter),
         (
             Assign("revision", revision),
             Drop("limit") if limit is None else Assign("limit", limit),
         ),
     )
-    quota_update = Update(context.table, key, (*clauses, Assign("overridden", 1)), same)
-    return Transact([quota_update, own], context.new_id(now_ms))
+    quota_update = Update(connection.counters, key, (*clauses, Assign("overridden", 1)), same)
+    return Transact([quota_update, own], connection.ids.new_id(now_ms))
 
 
-def deleting(context: MethodContext, prefix: str) -> Steps[None]:
+def deleting(connection: Connection, prefix: str) -> Steps[None]:
     """Delete a quota; what its windows have used goes by TTL, and no other quota meets it.
 
     So do the limits of its counters: a process that has read the quota, but not yet the lower limit
@@ -246,30 +248,32 @@ def deleting(context: MethodContext, prefix: str) -> Steps[None]:
     Raises:
         NoSuchQuota: no quota has that prefix.
     """
-    attempts = context.attempts()
-    item = yield from ask(Get(context.table, keys.quota_key(prefix)), attempts, _give_up_changing)
+    attempts = connection.attempts()
+    item = yield from ask(
+        Get(connection.counters, keys.quota_key(prefix)), attempts, _give_up_changing
+    )
     incarnation = _existing(prefix, item).incarnation
-    yield from _bury(context, prefix, incarnation, fence_of(item or {}), attempts)
-    ended_at = (context.clock.now_ms() + DAY_MS) // SECOND_MS
-    for own in (yield from reading(context, f"{keys.QUOTA_PREFIX}{incarnation}")):
+    yield from _bury(connection, prefix, incarnation, fence_of(item or {}), attempts)
+    ended_at = (connection.clock.now_ms() + DAY_MS) // SECOND_MS
+    for own in (yield from reading(connection, f"{keys.QUOTA_PREFIX}{incarnation}")):
         key = {name: own[name] for name in ("counter", "part")}
         known = Compare("revision", "=", own["revision"])
-        ends = Update(context.table, key, (Assign("expires_at", ended_at),), known)
-        yield from _end(ends, context.attempts())
+        ends = Update(connection.counters, key, (Assign("expires_at", ended_at),), known)
+        yield from _end(ends, connection.attempts())
 
 
 def _bury(
-    context: MethodContext, prefix: str, incarnation: str, fence: int, attempts: Attempts
+    connection: Connection, prefix: str, incarnation: str, fence: int, attempts: Attempts
 ) -> Steps[None]:
     """Put the tombstone in place of a quota, if its fence has this number."""
 
     # Planned again at each request: no creation that was planned before it takes its place.
     def request(fence: int) -> Send:
-        life_ms = context.request_life_ms + context.token_life_ms
-        now_ms, skew_ms = context.clock.now_ms(), context.clock_skew_ms
+        life_ms = connection.request_life_ms + connection.token_life_ms
+        now_ms, skew_ms = connection.clock.now_ms(), connection.clock_skew_ms
         grave = tombstone(keys.quota_key(prefix), incarnation, now_ms, skew_ms, life_ms)
         same = AllOf(Compare("incarnation", "=", incarnation), unraised(fence))
-        return Send(Put(context.table, grave, same))
+        return Send(Put(connection.counters, grave, same))
 
     def interpret(reply: Reply[int]) -> Verdict[int, None]:
         match reply.answer:
@@ -296,10 +300,10 @@ def _end(write: Update, attempts: Attempts) -> Steps[None]:
     return attempt(None, lambda _: Send(write), interpret, _give_up_changing, attempts)
 
 
-def reading(context: MethodContext, partition: str) -> Steps[list[Item]]:
+def reading(connection: Connection, partition: str) -> Steps[list[Item]]:
     """All items of a partition: quotas, or the limits of counters. A read unit for each 4 KB."""
     condition = Compare("counter", "=", partition)
-    return read_all(context.table, condition, context.attempts, _give_up_changing)
+    return read_all(connection.counters, condition, connection.attempts, _give_up_changing)
 
 
 def read_all(
@@ -347,15 +351,19 @@ class Limits:
     """The limits of counters.
 
     Attributes:
-        context: what to read with.
+        connection: what to read with.
         life_ms: how long a limit is used after it was read.
     """
 
-    context: MethodContext
+    connection: Connection
     life_ms: int = QUOTA_LIMIT_LIFE_MS
     _known: OrderedDict[str, CounterLimit] = field(default_factory=OrderedDict, repr=False)
     _quotas: dict[str, tuple[int, list[Quota]]] = field(default_factory=dict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def __reduce__(self) -> NoReturn:
+        """As `refuse_to_pickle`."""
+        refuse_to_pickle()
 
     def of(self, counter: str, attempts: Attempts) -> Steps[CounterLimit]:
         """The limit of a counter: at most a read unit, and one if it may have its own limit.
@@ -366,7 +374,7 @@ class Limits:
             NoSuchQuota: no quota is for the counter.
             CorruptItem: a quota cannot be read.
         """
-        now_ms = self.context.clock.now_ms()
+        now_ms = self.connection.clock.now_ms()
         with self._lock:
             known = self._known.get(counter)
             if known is not None and self._is_fresh(known.read_at_ms, now_ms):
@@ -377,7 +385,7 @@ class Limits:
         own = None
         if quota.overridden:
             key = keys.quota_limit_key(quota.incarnation, counter)
-            own = yield from ask(Get(self.context.table, key), attempts, _give_up_reading)
+            own = yield from ask(Get(self.connection.counters, key), attempts, _give_up_reading)
         limit = limit_of(quota, own, counter, read_at_ms)
         if limit is None:
             self.forget(counter)
@@ -396,7 +404,7 @@ class Limits:
 
     def is_fresh(self, limit: CounterLimit) -> bool:
         """Whether a limit may still be used."""
-        return self._is_fresh(limit.read_at_ms, self.context.clock.now_ms())
+        return self._is_fresh(limit.read_at_ms, self.connection.clock.now_ms())
 
     def _is_fresh(self, read_at_ms: int, now_ms: int) -> bool:
         return 0 <= now_ms - read_at_ms < self.life_ms
@@ -417,7 +425,7 @@ class Limits:
             Compare("counter", "=", keys.QUOTA_PREFIX), BeginsWith("part", f"{namespace}:")
         )
         items = yield from read_all(
-            self.context.table, condition, lambda: attempts, _give_up_reading
+            self.connection.counters, condition, lambda: attempts, _give_up_reading
         )
         found = now_ms, [decode_quota(item) for item in items]
         with self._lock:
@@ -434,20 +442,16 @@ class QuotaAdmin:
     """The quotas of a stack themselves.
 
     Attributes:
-        context: clients, table, clock and randomness.
-        region: where this process works.
-        home_region: where quotas live.
+        connection: to the stack.
         limits: those that this process has read.
     """
 
-    context: MethodContext
-    region: str
-    home_region: str
+    connection: Connection
     limits: Limits = field(init=False)
 
     def __post_init__(self) -> None:
         """Nothing read yet."""
-        object.__setattr__(self, "limits", Limits(self.context))
+        object.__setattr__(self, "limits", Limits(self.connection))
 
     def create(
         self,
@@ -477,15 +481,15 @@ class QuotaAdmin:
         """
         self.refuse_elsewhere(prefix)
         prefix = check_prefix(prefix)
-        now = to_datetime(self.context.clock.now_ms())
+        now = to_datetime(self.connection.clock.now_ms())
         fixed = (
             check_amount("limit", limit, zero=True),
             check_per(per),
             check_zone(time_zone),
             check_method(method),
         )
-        return self.context.run(
-            creating(self.context, lambda one: Quota(prefix, *fixed, 1, one, False, now))
+        return self.connection.run(
+            creating(self.connection, lambda one: Quota(prefix, *fixed, 1, one, False, now))
         )
 
     def set_limit(self, prefix: str, limit: Amount) -> None:
@@ -499,7 +503,7 @@ class QuotaAdmin:
         """
         self.refuse_elsewhere(prefix)
         amount = check_amount("limit", limit, zero=True)
-        self.context.run(limiting(self.context, check_prefix(prefix), amount, None))
+        self.connection.run(limiting(self.connection, check_prefix(prefix), amount, None))
 
     def override(self, counter: str, limit: Amount | None) -> None:
         """Give one counter a limit of its own; None: that of its quota again.
@@ -515,9 +519,9 @@ class QuotaAdmin:
         amount = None if limit is None else check_amount("limit", limit, zero=True)
         counter = keys.check_counter(counter)
         self.limits.forget(counter)
-        steps = self.limits.of(counter, self.context.attempts())
-        prefix = self.context.run(steps).quota.prefix
-        self.context.run(limiting(self.context, prefix, amount, counter))
+        steps = self.limits.of(counter, self.connection.attempts())
+        prefix = self.connection.run(steps).quota.prefix
+        self.connection.run(limiting(self.connection, prefix, amount, counter))
         self.limits.forget(counter)
 
     def delete(self, prefix: str) -> None:
@@ -532,7 +536,7 @@ class QuotaAdmin:
             Unclear, Throttled, WrongRegion: as `create`.
         """
         self.refuse_elsewhere(prefix)
-        self.context.run(deleting(self.context, check_prefix(prefix)))
+        self.connection.run(deleting(self.connection, check_prefix(prefix)))
 
     def list(self) -> list[Quota]:
         """All quotas, by their prefixes: a read unit for each 4 KB.
@@ -542,14 +546,14 @@ class QuotaAdmin:
             WrongRegion: this is not the home region.
         """
         self.refuse_elsewhere("all")
-        items = self.context.run(reading(self.context, keys.QUOTA_PREFIX))
+        items = self.connection.run(reading(self.connection, keys.QUOTA_PREFIX))
         return [decode_quota(item) for item in items]
 
     def overrides(self, quota: Quota) -> dict[str, Amount]:
         """The limits that counters of a quota have of their own: a read unit for each 4 KB."""
         self.refuse_elsewhere(quota.prefix)
         partition = keys.QUOTA_PREFIX + quota.incarnation
-        items = self.context.run(reading(self.context, partition))
+        items = self.connection.run(reading(self.connection, partition))
         return {item["part"]: item["limit"] for item in items if "limit" in item}
 
     def refuse_elsewhere(self, what: str) -> None:
@@ -558,8 +562,4 @@ class QuotaAdmin:
         Raises:
             WrongRegion: this is another region.
         """
-        if self.region != self.home_region:
-            raise WrongRegion(
-                f"{what!r}: quotas live in the home region {self.home_region} alone, where one "
-                f"copy decides; this is {self.region}: call there"
-            )
+        self.connection.refuse_elsewhere(f"{what!r}: quotas work")

@@ -60,7 +60,7 @@ class Quotas(QuotaAdmin):
         """
         counter = keys.check_counter(counter)
         self.refuse_elsewhere(counter)
-        return self.context.run(self._showing(counter))
+        return self.connection.run(self._showing(counter))
 
     def acquire(
         self,
@@ -92,7 +92,7 @@ class Quotas(QuotaAdmin):
             Throttled: nothing was counted; call again.
             WrongRegion: this is not the home region.
         """
-        return self.context.run(self._acquiring(counter, amount, key, prefer, reserve=False))
+        return self.connection.run(self._acquiring(counter, amount, key, prefer, reserve=False))
 
     async def acquire_async(
         self,
@@ -104,7 +104,7 @@ class Quotas(QuotaAdmin):
     ) -> Admitted | Denied:
         """As `acquire`, for an event loop: requests run in threads."""
         steps = self._acquiring(counter, amount, key, prefer, reserve=False)
-        return await self.context.run_async(steps)
+        return await self.connection.run_async(steps)
 
     def reserve(
         self, counter: str, amount: Amount, *, key: str | IdempotencyKey | None = None
@@ -119,14 +119,14 @@ class Quotas(QuotaAdmin):
             TicketResolved: the reservation under this key is committed or released already.
             As `acquire`.
         """
-        return self.context.run(self._acquiring(counter, amount, key, "over", reserve=True))
+        return self.connection.run(self._acquiring(counter, amount, key, "over", reserve=True))
 
     async def reserve_async(
         self, counter: str, amount: Amount, *, key: str | IdempotencyKey | None = None
     ) -> Admitted | Denied:
         """As `reserve`, for an event loop."""
         steps = self._acquiring(counter, amount, key, "over", reserve=True)
-        return await self.context.run_async(steps)
+        return await self.connection.run_async(steps)
 
     def commit(self, ticket: Admitted | Ticket, actual: Amount | None = None) -> Committed:
         """Count what was used instead of what was reserved, in the window of the reservation.
@@ -145,13 +145,13 @@ class Quotas(QuotaAdmin):
             Unclear, Throttled: call again with the same ticket; it cannot be counted twice.
             WrongRegion: this is not the home region.
         """
-        return self.context.run(self._committing(ticket, actual))
+        return self.connection.run(self._committing(ticket, actual))
 
     async def commit_async(
         self, ticket: Admitted | Ticket, actual: Amount | None = None
     ) -> Committed:
         """As `commit`, for an event loop."""
-        return await self.context.run_async(self._committing(ticket, actual))
+        return await self.connection.run_async(self._committing(ticket, actual))
 
     def release(self, ticket: Admitted | Ticket) -> bool:
         """Count nothing for a reservation: four write units.
@@ -163,11 +163,11 @@ class Quotas(QuotaAdmin):
             TicketResolved: it was committed.
             TicketExpired, BadQuota, Unclear, Throttled, WrongRegion: as `commit`.
         """
-        return self.context.run(releasing(self.context, self._ticket_of(ticket)))
+        return self.connection.run(releasing(self.connection, self._ticket_of(ticket)))
 
     async def release_async(self, ticket: Admitted | Ticket) -> bool:
         """As `release`, for an event loop."""
-        return await self.context.run_async(releasing(self.context, self._ticket_of(ticket)))
+        return await self.connection.run_async(releasing(self.connection, self._ticket_of(ticket)))
 
     def guard(
         self,
@@ -213,14 +213,14 @@ class Quotas(QuotaAdmin):
         self.refuse_elsewhere(counter)
         if prefer not in {"under", "over"}:
             raise BadQuota(f"prefer {shown(prefer)} must be `under` or `over`")
-        now_ms = self.context.clock.now_ms()
-        call = self.context.new_id(now_ms)
+        now_ms = self.connection.clock.now_ms()
+        call = self.connection.ids.new_id(now_ms)
         # Without a key nothing else can repeat the call after its attempts.
-        until_ms = now_ms + self.context.token_life_ms
+        until_ms = now_ms + self.connection.token_life_ms
         key_at_ms = None
         if isinstance(key, IdempotencyKey):
             what = f"idempotency key {key.key!r} of {counter!r}"
-            skew_ms, key_at_ms = self.context.clock_skew_ms, key.at_ms
+            skew_ms, key_at_ms = self.connection.clock_skew_ms, key.at_ms
             check_key_age(what, key_at_ms, now_ms, TICKET_LIFE_MS, skew_ms)
             until_ms = min(until_ms, key_at_ms + TICKET_LIFE_MS)
         elif key is not None:
@@ -237,7 +237,7 @@ class Quotas(QuotaAdmin):
             again=prefer == "over",
         )
         outcome = yield from acquiring(
-            self.context, self.limits, wanted, self.context.attempts(until_ms)
+            self.connection, self.limits, wanted, self.connection.attempts(until_ms)
         )
         self.observe(outcome)
         return outcome
@@ -245,7 +245,7 @@ class Quotas(QuotaAdmin):
     def _committing(self, ticket: Admitted | Ticket, actual: Amount | None) -> Steps[Committed]:
         given = self._ticket_of(ticket)
         amount = given.amount if actual is None else check_amount("actual", actual, zero=True)
-        committed = yield from committing(self.context, given, amount)
+        committed = yield from committing(self.connection, given, amount)
         self.observe(committed)
         return committed
 
@@ -257,17 +257,17 @@ class Quotas(QuotaAdmin):
         return ticket
 
     def _showing(self, counter: str) -> Steps[Usage]:
-        attempts = self.context.attempts()
+        attempts = self.connection.attempts()
         self.limits.forget(counter)
         limit = yield from self.limits.of(counter, attempts)
         quota = limit.quota
-        window = window_of(self.context.clock.now_ms(), quota.per, zone_of(quota.time_zone))
+        window = window_of(self.connection.clock.now_ms(), quota.per, zone_of(quota.time_zone))
         key = keys.quota_window_key(quota.incarnation, counter, window.name)
 
         def give_up(exhausted: Exhausted[None]) -> Any:  # noqa: ANN401 - it only raises
             raise_exhausted(exhausted, f"to read the quota of {counter!r}", "try again")
 
-        found = yield from ask(Get(self.context.table, key), attempts, give_up)
+        found = yield from ask(Get(self.connection.counters, key), attempts, give_up)
         used = 0 if found is None else require_amount(found, "used")
         return Usage(
             counter,

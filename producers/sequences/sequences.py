@@ -32,10 +32,9 @@ from countledger.ledger.errors import (
     Throttled,
     Unclear,
     Unnumbered,
-    WrongRegion,
 )
 from countledger.ledger.limits import BLOCK_DEFAULT, SEQUENCE_LAST
-from countledger.ledger.namespace import Kind
+from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import AllOf, Compare, Delete, Get, Query
 from countledger.ledger.processes import SuspendableLock, clock_offset_s, has_jumped, this_copy
 from countledger.producers.own_items import check_item
@@ -50,16 +49,14 @@ from countledger.producers.sequences.sequence import (
     plan_expected,
     plan_making,
 )
-from countledger.producers.strict.change import POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from countledger.ledger.attempts import Exhausted, Steps, Verdict
     from countledger.ledger.attributes import Item
-    from countledger.ledger.namespace import Namespaces
+    from countledger.ledger.connection import Connection
     from countledger.producers.sequences.sequence import Collection
-    from countledger.producers.strict.change import MethodContext
 
 
 # Draws by expectation: the next number is taken only if the last is the one that was seen.
@@ -105,19 +102,19 @@ class ExpectedDraw:
     """A draw of the next number, on condition that the last is the one that was seen.
 
     Attributes:
-        context: what it works with.
+        connection: what it works with.
         sequence: its name.
         attempts: those of this call.
     """
 
-    context: MethodContext
+    connection: Connection
     sequence: str
     attempts: Attempts
 
     @classmethod
-    def begin(cls, context: MethodContext, sequence: str) -> ExpectedDraw:
+    def begin(cls, connection: Connection, sequence: str) -> ExpectedDraw:
         """Nothing read or sent yet."""
-        return cls(context, sequence, Attempts(context.clock, context.random, CROWDED))
+        return cls(connection, sequence, connection.attempts(policy=CROWDED))
 
     def draw(self, known: int | None) -> int:
         """The next number: one write unit, and a read unit unless the last is known.
@@ -147,20 +144,20 @@ class ExpectedDraw:
             raise_exhausted(exhausted, what, _GAP)
 
         steps = attempt(begin, self._request, self._interpret, give_up, self.attempts)
-        return self.context.run(steps)
+        return self.connection.run(steps)
 
     def _request(self, state: DrawState) -> Send:
         if isinstance(state, ReadLast):
-            return Send(Get(self.context.table, keys.total_key(self.sequence)))
-        now_ms = self.context.clock.now_ms()
+            return Send(Get(self.connection.counters, keys.total_key(self.sequence)))
+        now_ms = self.connection.clock.now_ms()
         return Send(
             plan_expected(
-                self.context.table,
+                self.connection.counters,
                 self.sequence,
                 state.last,
                 incarnation=state.incarnation,
                 tag=state.tag,
-                new_id=self.context.new_id(now_ms),
+                new_id=self.connection.ids.new_id(now_ms),
                 now_ms=now_ms,
             )
         )
@@ -209,7 +206,9 @@ class ExpectedDraw:
             raise exhausted(self.sequence)
         if before and before.last == last and before.incarnation in (None, incarnation):
             return replace(before, incarnation=incarnation)
-        return NumberAimedAt(last, incarnation, self.context.new_id(self.context.clock.now_ms()))
+        return NumberAimedAt(
+            last, incarnation, self.connection.ids.new_id(self.connection.clock.now_ms())
+        )
 
 
 # Draws by ADD: one write, whatever the size of the block; the service counts.
@@ -221,7 +220,7 @@ _GAPS: Final = "numbers may be lost, but none is given out twice: draw again, an
 _MADE: Final = "create it again: if it exists by then, this call or another one has created it"
 
 
-def draw(context: MethodContext, sequence: str, size: int) -> range:
+def draw(connection: Connection, sequence: str, size: int) -> range:
     """The next numbers of a sequence: one write unit.
 
     The answers mean:
@@ -236,13 +235,13 @@ def draw(context: MethodContext, sequence: str, size: int) -> range:
         Unclear: no attempt got a clear answer; numbers may be lost.
         Throttled: every attempt was refused.
     """
-    now_ms = context.clock.now_ms()
+    now_ms = connection.clock.now_ms()
 
     def request(_: None) -> Send:
         # Each request has an id of its own: one that is applied late and begins a new sequence
         # must not look like a sequence that existed before.
-        new_id = context.new_id(now_ms)
-        return Send(plan_draw(context.table, sequence, size, new_id, now_ms))
+        new_id = connection.ids.new_id(now_ms)
+        return Send(plan_draw(connection.counters, sequence, size, new_id, now_ms))
 
     def interpret(reply: Reply[None]) -> Verdict[None, range]:
         match reply.answer:
@@ -255,14 +254,14 @@ def draw(context: MethodContext, sequence: str, size: int) -> range:
         last = require(reply.answer, "total", int)
         return Done(range(last - size + 1, last + 1))
 
-    attempts = Attempts(context.clock, context.random, POLICY)
+    attempts = connection.attempts()
     what = f"a draw from sequence {sequence!r}"
-    return context.run(
+    return connection.run(
         attempt(None, request, interpret, lambda e: raise_exhausted(e, what, _GAPS), attempts)
     )
 
 
-def make(context: MethodContext, sequence: str, first: int) -> None:
+def make(connection: Connection, sequence: str, first: int) -> None:
     """Make a sequence: one write unit.
 
     The answers mean:
@@ -278,10 +277,10 @@ def make(context: MethodContext, sequence: str, first: int) -> None:
         SequenceExists: a sequence of that name was created or used before.
         Unclear: no attempt got a clear answer, or one did not and a sequence of that name exists.
     """
-    now_ms = context.clock.now_ms()
+    now_ms = connection.clock.now_ms()
 
     def request(tags: tuple[str, ...]) -> Send:
-        return Send(plan_making(context.table, sequence, first, tags[-1], now_ms))
+        return Send(plan_making(connection.counters, sequence, first, tags[-1], now_ms))
 
     def interpret(reply: Reply[tuple[str, ...]]) -> Verdict[tuple[str, ...], None]:
         match reply.answer:
@@ -298,14 +297,14 @@ def make(context: MethodContext, sequence: str, first: int) -> None:
             case CountledgerError():
                 verdict = otherwise(reply)
                 if isinstance(verdict, Again):
-                    return Again((*reply.state, context.new_id(now_ms)), verdict.error)
+                    return Again((*reply.state, connection.ids.new_id(now_ms)), verdict.error)
                 return verdict
         return Done(None)
 
-    attempts = Attempts(context.clock, context.random, POLICY)
-    tags: tuple[str, ...] = (context.new_id(now_ms),)
+    attempts = connection.attempts()
+    tags: tuple[str, ...] = (connection.ids.new_id(now_ms),)
     what = f"to make sequence {sequence!r}"
-    context.run(
+    connection.run(
         attempt(tags, request, interpret, lambda e: raise_exhausted(e, what, _MADE), attempts)
     )
 
@@ -424,16 +423,16 @@ AppendState: TypeAlias = Query | LookAt | int
 class Appending:
     """A call that puts an item."""
 
-    context: MethodContext
+    connection: Connection
     pending: PendingAppend
     attempts: Attempts
 
     @classmethod
-    def begin(cls, context: MethodContext, pending: PendingAppend) -> Appending:
+    def begin(cls, connection: Connection, pending: PendingAppend) -> Appending:
         """Nothing sent yet by this call."""
         in_doubt = pending.in_doubt is not None
-        attempts = Attempts(context.clock, context.random, CROWDED, maybe_applied=in_doubt)
-        return cls(context, pending, attempts)
+        attempts = Attempts(connection.clock, connection.random, CROWDED, maybe_applied=in_doubt)
+        return cls(connection, pending, attempts)
 
     def resume(self) -> Numbered:
         """Read whether an earlier call has put it after the number in doubt; else put it.
@@ -441,7 +440,7 @@ class Appending:
         Raises:
             As `carry_out`.
         """
-        return self.context.run(self._resuming())
+        return self.connection.run(self._resuming())
 
     def carry_out(self) -> Numbered:
         """Put it.
@@ -451,7 +450,7 @@ class Appending:
             Throttled, Unreachable: the item was not put, and no attempt is left.
             BadSequence, SequenceExhausted: the collection has no next number.
         """
-        return self.context.run(self._putting())
+        return self.connection.run(self._putting())
 
     def _resuming(self) -> Steps[Numbered]:
         collection, in_doubt = self.pending.collection, self.pending.in_doubt
@@ -573,16 +572,16 @@ class Sequences:
     created only if its first number is not 1. Sequences are in the home region only.
 
     Attributes:
-        context: clients, table, clock and randomness.
+        connection: to the stack.
         namespaces: show which namespace is of kind sequence.
-        region: where this process works.
-        home_region: where sequences live.
     """
 
-    context: MethodContext
-    namespaces: Namespaces
-    region: str
-    home_region: str
+    connection: Connection
+    namespaces: Namespaces = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """As the process knows the namespaces."""
+        object.__setattr__(self, "namespaces", Namespaces(self.connection))
 
     def create(self, sequence: str, *, first: int = 1) -> Sequence:
         """Create a sequence with a first number of your choice: one write unit, one read unit.
@@ -600,7 +599,7 @@ class Sequences:
             WrongRegion: this is not the home region.
         """
         check_number("first number", first, 0, SEQUENCE_LAST + 1)
-        make(self.context, self._usable(sequence), first)
+        make(self.connection, self._usable(sequence), first)
         return self.show(sequence)
 
     def draw(self, sequence: str) -> int:
@@ -613,7 +612,7 @@ class Sequences:
             Unclear: no attempt got a clear answer; draw again.
             WrongKind, WrongRegion: as `create`.
         """
-        return draw(self.context, self._usable(sequence), 1)[0]
+        return draw(self.connection, self._usable(sequence), 1)[0]
 
     def draw_block(self, sequence: str, size: int) -> range:
         """The next numbers, all at once: one write unit for any size.
@@ -627,7 +626,7 @@ class Sequences:
             SequenceExhausted, Unclear, WrongKind, WrongRegion: as `draw`.
         """
         check_size(size)
-        return draw(self.context, self._usable(sequence), size)
+        return draw(self.connection, self._usable(sequence), size)
 
     def lease(self, sequence: str, block: int = BLOCK_DEFAULT) -> Lease:
         """Numbers out of blocks that this process holds: one write unit for each block.
@@ -669,7 +668,7 @@ class Sequences:
         """
         if known is not None:
             check_number("last number", known, -1, SEQUENCE_LAST)
-        return ExpectedDraw.begin(self.context, self._usable(sequence)).draw(known)
+        return ExpectedDraw.begin(self.connection, self._usable(sequence)).draw(known)
 
     def show(self, sequence: str) -> Sequence:
         """The current state of a sequence: one read unit.
@@ -700,7 +699,7 @@ class Sequences:
         same = Compare("incarnation", "=", require(item, "incarnation", str))
         key = keys.total_key(sequence)
         # False: by an attempt that got no answer, or by another call.
-        wrote(self.context.reads, Delete(self.context.table, key, AllOf(is_one, same)))
+        wrote(self.connection.retrying, Delete(self.connection.counters, key, AllOf(is_one, same)))
 
     def append(self, collection: Collection, item: Mapping[str, object]) -> Numbered:
         """Put an app's own item into its collection under the next number, without gaps.
@@ -720,8 +719,10 @@ class Sequences:
             Unnumbered: the item may have been put or not; `resume` the error's `pending`.
         """
         check_item(item, besides=collection.own_names)
-        tag = self.context.new_id(self.context.clock.now_ms())
-        return Appending.begin(self.context, PendingAppend(collection, dict(item), tag)).carry_out()
+        tag = self.connection.ids.new_id(self.connection.clock.now_ms())
+        return Appending.begin(
+            self.connection, PendingAppend(collection, dict(item), tag)
+        ).carry_out()
 
     def resume(self, pending: PendingAppend) -> Numbered:
         """Finish putting an item that may have been put or not; it is put once.
@@ -732,25 +733,18 @@ class Sequences:
         Raises:
             As `append`.
         """
-        return Appending.begin(self.context, pending).resume()
+        return Appending.begin(self.connection, pending).resume()
 
     def _item(self, sequence: str) -> Item | None:
-        self._refuse_elsewhere(sequence)
+        self.connection.refuse_elsewhere(f"{sequence!r}: sequences work")
         sequence = keys.check_counter(sequence)
         self.namespaces.expect(sequence, Kind.SEQUENCE)
         key = keys.total_key(sequence)
-        return self.context.reads.get(self.context.table, key, consistent=True)
+        return self.connection.retrying.get(self.connection.counters, key, consistent=True)
 
     def _usable(self, sequence: str) -> str:
         """The name, once its namespace is known to be of the right kind."""
         sequence = keys.check_counter(sequence)
-        self._refuse_elsewhere(sequence)
+        self.connection.refuse_elsewhere(f"{sequence!r}: sequences work")
         self.namespaces.for_use(sequence, Kind.SEQUENCE)
         return sequence
-
-    def _refuse_elsewhere(self, sequence: str) -> None:
-        if self.region != self.home_region:
-            raise WrongRegion(
-                f"{sequence!r}: sequences live in the home region {self.home_region} alone, where "
-                f"one copy decides; this is {self.region}: call there"
-            )

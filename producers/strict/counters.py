@@ -20,13 +20,11 @@ from countledger.producers.strict.definition import (
 )
 from countledger.producers.strict.holds import HoldCalls
 from countledger.producers.strict.reader import (
-    Definitions,
     StrictCounter,
     StrictTables,
     check_age,
     created,
     list_counters,
-    no_table,
     read_counter,
 )
 from countledger.producers.strict.transaction import StrictTransactions
@@ -38,8 +36,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Steps
     from countledger.ledger.attributes import Item, OnCorrupt
-    from countledger.ledger.namespace import Namespaces
-    from countledger.producers.strict.change import MethodContext
+    from countledger.ledger.connection import Connection
     from countledger.producers.strict.definition import Definition, StrictState
     from countledger.producers.strict.outcome import StrictOutcome
 
@@ -54,30 +51,16 @@ class StrictCounters(HoldCalls):
     """The strict counters of a stack. Safe to share between threads.
 
     Attributes:
-        context: clients, table, clock and randomness, in the home region.
-        namespaces: the kind of each namespace, which decides about the table.
-        region: where this process works.
-        home_region: where strict counters work that are not over regions.
-        open_regions: the same for the table `strict`, over regions; called at the first use.
+        connection: to the stack.
+        tables: the definitions, in both tables.
     """
 
-    context: MethodContext
-    namespaces: Namespaces
-    region: str
-    home_region: str
-    open_regions: Callable[[], MethodContext] = no_table
+    connection: Connection
     tables: StrictTables = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Nothing known yet."""
-        tables = StrictTables(
-            Definitions(self.context),
-            self.open_regions,
-            self.namespaces,
-            self.region,
-            self.home_region,
-        )
-        object.__setattr__(self, "tables", tables)
+        """No definition known yet."""
+        object.__setattr__(self, "tables", StrictTables(self.connection))
 
     def create(
         self,
@@ -135,9 +118,9 @@ class StrictCounters(HoldCalls):
             window_ms=window_ms,
         )
         # An invalid choice must not create a namespace.
-        definition = new.definition(self.context.new_id(self.context.clock.now_ms()))
+        definition = new.definition(self.connection.ids.new_id(self.connection.clock.now_ms()))
         known = self.tables.for_new(definition, regions=regions)
-        items = known.context.run(creation.create(known.context, new, definition))
+        items = known.connection.run(creation.create(known.connection, new, definition))
         known.keep(definition)
         return created(definition, items)
 
@@ -176,14 +159,14 @@ class StrictCounters(HoldCalls):
             delta,
             key,
             note,
-            now_ms=self.context.clock.now_ms(),
-            new_id=self.context.new_id,
+            now_ms=self.connection.clock.now_ms(),
+            new_id=self.connection.ids.new_id,
         )
 
         def applied(
-            context: MethodContext, definition: Definition, item: Item | None
+            connection: Connection, definition: Definition, item: Item | None
         ) -> Steps[StrictOutcome]:
-            return methods.apply(context, definition, item, change, prefer=prefer, known=known)
+            return methods.apply(connection, definition, item, change, prefer=prefer, known=known)
 
         return self._with_definition(counter, applied)
 
@@ -226,11 +209,13 @@ class StrictCounters(HoldCalls):
             raise BadSetting("give a lower or an upper bound to set")
 
         def moved(
-            context: MethodContext, definition: Definition, _item: Item | None
+            connection: Connection, definition: Definition, _item: Item | None
         ) -> Steps[StrictCounter]:
-            after = yield from creation.set_bounds(context, definition, lower, upper, force=force)
+            after = yield from creation.set_bounds(
+                connection, definition, lower, upper, force=force
+            )
             try:
-                return (yield from read_counter(context, definition, None))
+                return (yield from read_counter(connection, definition, None))
             except StaleDefinition:
                 return created(
                     definition, [{**encode_definition(definition), **encode_state(after)}]
@@ -244,7 +229,7 @@ class StrictCounters(HoldCalls):
 
         Not of counters over regions: their table has no transactions.
         """
-        return StrictTransactions(self.context, self.tables)
+        return StrictTransactions(self.connection, self.tables)
 
     def delete(self, counter: str) -> None:
         """Delete a counter: two write units for each of its items, and a read unit.
@@ -262,9 +247,9 @@ class StrictCounters(HoldCalls):
         """
         known = self.tables.of(counter)
         definition, item = known.read(counter)
-        check_age(known.context, definition, item)
+        check_age(known.connection, definition, item)
         known.forget(counter)
-        known.context.run(creation.delete(known.context, definition, item))
+        known.connection.run(creation.delete(known.connection, definition, item))
 
     def list(
         self, namespace: str, *, on_corrupt: OnCorrupt | None = None
@@ -283,7 +268,7 @@ class StrictCounters(HoldCalls):
         """
         namespace = keys.check_namespace(namespace)
         known = self.tables.of(f"{namespace}:x")
-        return list_counters(known.context, namespace, on_corrupt)
+        return list_counters(known.connection, namespace, on_corrupt)
 
     def withdraw(self, counter: str, key: str | IdempotencyKey) -> StrictOutcome:
         """Withdraw a change, or report that it was applied.
@@ -305,14 +290,14 @@ class StrictCounters(HoldCalls):
             key = check_key(key)
 
         def withdrawn(
-            context: MethodContext, definition: Definition, _item: Item | None
+            connection: Connection, definition: Definition, _item: Item | None
         ) -> Steps[StrictOutcome]:
-            return methods.withdraw(context, definition, key)
+            return methods.withdraw(connection, definition, key)
 
         return self._with_definition(counter, withdrawn)
 
     def _with_definition(
-        self, counter: str, act: Callable[[MethodContext, Definition, Item | None], Steps[_T]]
+        self, counter: str, act: Callable[[Connection, Definition, Item | None], Steps[_T]]
     ) -> _T:
         """Act by the counter's definition; again if the counter was recreated meanwhile."""
         counter = keys.check_counter(counter)
@@ -320,7 +305,7 @@ class StrictCounters(HoldCalls):
         for _ in range(_INCARNATIONS):
             definition, item = known.get(counter)
             try:
-                return known.context.run(act(known.context, definition, item))
+                return known.connection.run(act(known.connection, definition, item))
             except StaleDefinition:
                 known.forget(counter)
         raise Throttled(f"strict counter {counter!r} keeps being recreated: try again later")

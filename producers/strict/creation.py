@@ -98,7 +98,14 @@ from countledger.ledger.operations import (
 )
 from countledger.ledger.tombstones import removed_id, tombstone, vacant
 from countledger.producers.strict import token
-from countledger.producers.strict.change import fence_of, raise_fences, raising, unraised
+from countledger.producers.strict.change import (
+    KnownFences,
+    fence_of,
+    raise_each,
+    raise_fences,
+    raising,
+    unraised,
+)
 from countledger.producers.strict.definition import (
     KEEP,
     Bounds,
@@ -124,8 +131,8 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Attempts, Steps, Verdict
     from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.connection import Connection
     from countledger.ledger.operations import Clause, Condition, TransactGet, Write
-    from countledger.producers.strict.change import MethodContext
     from countledger.producers.strict.definition import Keep
 
 
@@ -176,7 +183,7 @@ class NewCounter:
         )
 
 
-def create(context: MethodContext, new: NewCounter, definition: Definition) -> Steps[list[Item]]:
+def create(connection: Connection, new: NewCounter, definition: Definition) -> Steps[list[Item]]:
     """Create a counter: two write units for each item.
 
     Over regions one for each, in each region; and a read unit. In place of a counter that was
@@ -191,16 +198,16 @@ def create(context: MethodContext, new: NewCounter, definition: Definition) -> S
         Throttled: every attempt was refused.
     """
     board = keys.ranking_key(keys.namespace_of(new.counter))
-    rule = yield Send(Get(context.table, board, consistent=False))
-    now_ms, partitions = context.clock.now_ms(), partitions_to_write(rule)
+    rule = yield Send(Get(connection.counters, board, consistent=False))
+    now_ms, partitions = connection.clock.now_ms(), partitions_to_write(rule)
     items = plan_creation(
-        context.table, definition, new.bounds, new.opening, now_ms, partitions=partitions
+        connection.counters, definition, new.bounds, new.opening, now_ms, partitions=partitions
     )
     what = f"to create strict counter {new.counter!r}"
-    if context.over_regions:
-        existing = yield from _create_stepwise(context, what, items, now_ms)
+    if connection.over_regions:
+        existing = yield from _create_stepwise(connection, what, items, now_ms)
     else:
-        existing = yield from _create_together(context, definition, what, items, now_ms)
+        existing = yield from _create_together(connection, definition, what, items, now_ms)
     if existing is not None and not definition.is_of(existing):
         raise CounterExists(
             f"strict counter {new.counter!r} exists, of method {existing.get('method')}: "
@@ -210,19 +217,19 @@ def create(context: MethodContext, new: NewCounter, definition: Definition) -> S
 
 
 def _create_together(
-    context: MethodContext, definition: Definition, what: str, items: list[Put], now_ms: int
+    connection: Connection, definition: Definition, what: str, items: list[Put], now_ms: int
 ) -> Steps[Item | None]:
     """Write all items in one transaction; or the main item that already has the name."""
     listed, met, doubtful = items[0], None, False
     for _ in range(_TRIES):
-        free = vacant(now_ms, context.clock_skew_ms, removed_id(met))
+        free = vacant(now_ms, connection.clock_skew_ms, removed_id(met))
         if met is not None and removed_id(met) is None:
             # An entry without its counter, as a restore to a moment in between may leave it.
             free = Compare("incarnation", "=", met["incarnation"])
         entry = replace(listed, condition=free)
-        token = context.new_id(now_ms)
+        token = connection.ids.new_id(now_ms)
         creation = Transact([entry, *items[1:]], token)
-        refused, maybe_applied = yield from _write(context, what, creation)
+        refused, maybe_applied = yield from _write(connection, what, creation)
         if refused is None:
             return None
         doubtful = doubtful or maybe_applied
@@ -231,46 +238,46 @@ def _create_together(
             existing: Item = main.item or {"incarnation": definition.incarnation}
             if definition.is_of(existing) or not doubtful:
                 return existing
-            if (yield from _fenced(context, what, existing)):
+            if (yield from _fenced(connection, what, existing)):
                 return existing
             found = None
         met = found
     raise Throttled(f"{what}: it kept being created and deleted by others; try again later")
 
 
-def _fenced(context: MethodContext, what: str, existing: Item) -> Steps[bool]:
+def _fenced(connection: Connection, what: str, existing: Item) -> Steps[bool]:
     """Raise the fence of the counter that has the name: one write unit. False: it is gone.
 
     Raises:
         Unclear: no clear answer.
     """
     counter = decode_definition(existing)
-    raised = yield from raise_fences(
-        [raising(context.table, counter.main, counter.incarnation)], context.attempts()
+    raised = yield from raise_each(
+        [raising(connection.counters, counter.main, counter.incarnation)], connection.attempts()
     )
     if raised is None:
         raise Unclear(f"{what}: no clear answer; {_ADVICE}")
     (item,) = raised
     if item is None:
         return False
-    context.fences.learn(counter.main, counter.incarnation, item)
+    connection.shared(KnownFences).learn(counter.main, counter.incarnation, item)
     return True
 
 
 def _create_stepwise(
-    context: MethodContext, what: str, items: list[Put], now_ms: int
+    connection: Connection, what: str, items: list[Put], now_ms: int
 ) -> Steps[Item | None]:
     """Write both items; or the item that already has the name."""
     # Read first, so that a call with a name that exists does not write its directory entry.
     listed, main = items
     key = {name: main.item[name] for name in ("counter", "part")}
-    existing: Item | None = yield Send(Get(context.table, key))
+    existing: Item | None = yield Send(Get(connection.counters, key))
     if existing is not None:
         return existing
     until_ms = now_ms + CREATION_SENT_MS
-    yield from _write(context, what, listed, until_ms)
+    yield from _write(connection, what, listed, until_ms)
     dated = Put(main.table, {**main.item, "created_at": now_ms}, main.condition)
-    refused, maybe_applied = yield from _write(context, what, dated, until_ms)
+    refused, maybe_applied = yield from _write(connection, what, dated, until_ms)
     if refused is None:
         return None
     found = refused.item or {}
@@ -281,11 +288,11 @@ def _create_stepwise(
     return found
 
 
-def delete(context: MethodContext, definition: Definition, main: Item) -> Steps[None]:
+def delete(connection: Connection, definition: Definition, main: Item) -> Steps[None]:
     """Delete a counter, unless it is gone or of another incarnation.
 
     Args:
-        context: what to work with.
+        connection: what to work with.
         definition: of the counter.
         main: its main item, as it was read.
 
@@ -295,43 +302,43 @@ def delete(context: MethodContext, definition: Definition, main: Item) -> Steps[
         Throttled: every attempt was refused, or expired holds could not be released.
     """
     what = f"to delete strict counter {definition.counter!r}"
-    if context.over_regions:
-        first, listed = plan_deletion(context.table, definition, fence_of(main))
-        refused, maybe_applied = yield from _write(context, what, first)
+    if connection.over_regions:
+        first, listed = plan_deletion(connection.counters, definition, fence_of(main))
+        refused, maybe_applied = yield from _write(connection, what, first)
         if refused is None or maybe_applied:
-            yield from _write(context, what, listed)
+            yield from _write(connection, what, listed)
         return
-    refused, doubtful = yield from _delete_together(context, definition, what, fence_of(main))
+    refused, doubtful = yield from _delete_together(connection, definition, what, fence_of(main))
     if refused is None:
         return
     if doubtful:
         # A late request would delete what changed since, acknowledged changes included.
-        if not (yield from context.raise_fences(definition, [definition.main])):
+        if not (yield from raise_fences(connection, definition, [definition.main])):
             raise Unclear(f"{what}: no clear answer; {_ADVICE}") from refused
-        if not definition.is_of((yield Send(Get(context.table, definition.main))) or {}):
+        if not definition.is_of((yield Send(Get(connection.counters, definition.main))) or {}):
             return
     raise refused
 
 
 def _delete_together(
-    context: MethodContext, definition: Definition, what: str, fence: int
+    connection: Connection, definition: Definition, what: str, fence: int
 ) -> Steps[tuple[CountledgerError | None, bool]]:
     """Delete all items in one transaction; or why not, and whether a request may be applied yet."""
-    releases, doubtful = Releases(context), False
+    releases, doubtful = Releases(connection), False
     while True:
-        now_ms = context.clock.now_ms()
-        life_ms = context.request_life_ms + context.token_life_ms
+        now_ms = connection.clock.now_ms()
+        life_ms = connection.request_life_ms + connection.token_life_ms
         grave = tombstone(
             keys.strict_key(definition.counter),
             definition.incarnation,
             now_ms,
-            context.clock_skew_ms,
+            connection.clock_skew_ms,
             life_ms,
         )
-        main, _, *bins = plan_deletion(context.table, definition, fence)
-        writes: list[Write] = [main, Put(context.table, grave), *bins]
+        main, _, *bins = plan_deletion(connection.counters, definition, fence)
+        writes: list[Write] = [main, Put(connection.counters, grave), *bins]
         refused, maybe_applied = yield from _write(
-            context, what, Transact(writes, context.new_id(now_ms))
+            connection, what, Transact(writes, connection.ids.new_id(now_ms))
         )
         doubtful = doubtful or maybe_applied
         failed = [one.item for one in (refused.reasons if refused else ()) if one.condition_failed]
@@ -425,7 +432,7 @@ def _memory(definition: Definition) -> Item:
 
 
 def _write(
-    context: MethodContext, what: str, operation: Transact | Write, until_ms: int | None = None
+    connection: Connection, what: str, operation: Transact | Write, until_ms: int | None = None
 ) -> Steps[tuple[Any, bool]]:
     """Write all or nothing: the error of the condition that refused it, or None.
 
@@ -436,7 +443,7 @@ def _write(
         Unclear: an attempt may have been applied.
         Throttled, Unreachable: no attempt succeeded.
     """
-    attempts = context.attempts(until_ms or context.clock.now_ms() + context.token_life_ms)
+    attempts = connection.attempts(until_ms or connection.clock.now_ms() + connection.token_life_ms)
 
     def interpret(reply: Reply[None]) -> Verdict[None, CountledgerError | None]:
         match reply.answer:
@@ -477,7 +484,7 @@ _NOT_SPREAD: Final = (
 
 
 def set_bounds(
-    context: MethodContext,
+    connection: Connection,
     definition: Definition,
     lower: Amount | Keep | None,
     upper: Amount | Keep | None,
@@ -499,8 +506,8 @@ def set_bounds(
         Unclear: no attempt got a clear answer.
     """
     releases, move = (
-        Releases(context),
-        _BoundsMove.begin(context, definition, (lower, upper), force),
+        Releases(connection),
+        _BoundsMove.begin(connection, definition, (lower, upper), force),
     )
     refused: CountledgerError
     try:
@@ -545,7 +552,7 @@ class _BoundsMove:
     """One call that moves bounds.
 
     Attributes:
-        context: what to work with.
+        connection: what to work with.
         definition: of the counter.
         bounds: the wanted ones, lower and upper.
         force: whether the value may be outside of them.
@@ -554,7 +561,7 @@ class _BoundsMove:
         last: what was planned last.
     """
 
-    context: MethodContext
+    connection: Connection
     definition: Definition
     bounds: tuple[Amount | Keep | None, Amount | Keep | None]
     force: bool
@@ -565,15 +572,15 @@ class _BoundsMove:
     @classmethod
     def begin(
         cls,
-        context: MethodContext,
+        connection: Connection,
         definition: Definition,
         bounds: tuple[Amount | Keep | None, Amount | Keep | None],
         force: bool,  # noqa: FBT001 - of the caller
     ) -> _BoundsMove:
         """Nothing sent yet."""
-        now_ms = context.clock.now_ms()
-        attempts = context.attempts(now_ms + context.token_life_ms)
-        return cls(context, definition, bounds, force, context.new_id(now_ms), attempts)
+        now_ms = connection.clock.now_ms()
+        attempts = connection.attempts(now_ms + connection.token_life_ms)
+        return cls(connection, definition, bounds, force, connection.ids.new_id(now_ms), attempts)
 
     def apply(self) -> Steps[StrictState | _HeldBack]:
         """Move the bounds; or the state from which only held amounts keep them."""
@@ -588,7 +595,7 @@ class _BoundsMove:
 
     @property
     def _read(self) -> Get | TransactGet:
-        return read_of(self.context, self.definition)
+        return read_of(self.connection, self.definition)
 
     def _interpret(
         self, reply: Reply[_PlannedMove | None]
@@ -662,7 +669,7 @@ class _BoundsMove:
             raise AssertionError("a request was sent")
         key = self.definition.places[0]
         same = of(self.definition.incarnation, unchanged(_MOVES, last.moves or None))
-        fence = Update(self.context.table, key, (Add(_MOVES, 1), Add("version", 1)), same)
+        fence = Update(self.connection.counters, key, (Add(_MOVES, 1), Add("version", 1)), same)
 
         def interpret(reply: Reply[None]) -> Verdict[None, bool]:
             match reply.answer:
@@ -679,7 +686,7 @@ class _BoundsMove:
             return Done(False)
 
         what = f"to move the bounds of strict counter {counter!r}"
-        attempts = self.context.attempts()
+        attempts = self.connection.attempts()
         attempts.maybe_applied = True
         return (
             yield from attempt(
@@ -708,7 +715,7 @@ class _BoundsMove:
         if not force:
             _check(definition, whole, wanted)
         writes = [
-            plan_bounds(self.context.table, place, state, target, force=force)
+            plan_bounds(self.connection.counters, place, state, target, force=force)
             for place, state, target in zip(
                 definition.places, states, bounds_of_bins(states, wanted), strict=True
             )
@@ -717,7 +724,7 @@ class _BoundsMove:
         after = replace(whole, lower=wanted.lower, upper=wanted.upper)
         if len(writes) == 1:
             return _PlannedMove(writes[0], moves, after)
-        token = self.context.new_id(self.context.clock.now_ms())
+        token = self.connection.ids.new_id(self.connection.clock.now_ms())
         return _PlannedMove(Transact(writes, token), moves, after)
 
 

@@ -61,7 +61,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.operations import AllOf, Assign, Compare, Drop, Get, Query, Transact, Update
 from countledger.ledger.texts import has_control_characters, plain_text
-from countledger.producers.strict.change import end
+from countledger.producers.strict.change import end, read_incarnation
 from countledger.producers.strict.definition import has_headroom, of, reserved, unreserved
 from countledger.producers.strict.outcome import (
     Cancelled,
@@ -81,8 +81,8 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Attempts, Exhausted, Steps, Verdict
     from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.connection import Connection
     from countledger.ledger.operations import Clause, Condition, Write
-    from countledger.producers.strict.change import MethodContext
     from countledger.producers.strict.definition import Definition, Part
     from countledger.producers.strict.outcome import EndOutcome
 
@@ -368,7 +368,7 @@ class Resolution:
     """One call about one hold.
 
     Attributes:
-        context: what to work with.
+        connection: what to work with.
         definition: of the counter.
         change_id: the id of the hold's key.
         purpose: what the call wants.
@@ -379,7 +379,7 @@ class Resolution:
         placed_by: the identity of the hold, once it was read.
     """
 
-    context: MethodContext
+    connection: Connection
     definition: Definition
     change_id: str
     purpose: Purpose
@@ -404,7 +404,7 @@ class Resolution:
             None, self._request, self._interpret, self.give_up, self.attempts
         )
         if ended is None:
-            yield from self.context.read_incarnation(self.definition)
+            yield from read_incarnation(self.connection, self.definition)
             raise NoSuchHold(
                 f"hold {self._id!r} does not exist: it was never placed, or it ended so long ago "
                 "that it is forgotten"
@@ -413,27 +413,27 @@ class Resolution:
 
     # The state is the planned end of the hold, or None to read it first.
     def _request(self, planned: End | None) -> Send:
-        table = self.context.table
+        table = self.connection.counters
         if planned is None:
             place = keys.marker_key(self.definition.counter, self.definition.bins, self.change_id)
             return Send(Get(table, place))
-        now_ms = self.context.clock.now_ms()
+        now_ms = self.connection.clock.now_ms()
         updates = plan_parts(table, planned.hold, planned.taken, now_ms)
         return self.send(planned, updates, now_ms)
 
     def send(self, planned: End, updates: Sequence[Write], now_ms: int) -> Send:
         """The transaction of the end of the hold and the writes of its counter."""
         # A late request to place the hold must find that it has ended.
-        spare_ms = self.context.clock_skew_ms + self.context.request_life_ms
+        spare_ms = self.connection.clock_skew_ms + self.connection.request_life_ms
         kept_ms = self.definition.marker_window_ms + spare_ms
-        own = plan_end(self.context.table, planned, self.call, now_ms, kept_ms)
+        own = plan_end(self.connection.counters, planned, self.call, now_ms, kept_ms)
 
         def check() -> None:
             in_time = planned.state is not HoldState.CONFIRMED or planned.in_time is None
-            if not (in_time or _may_confirm(planned.hold, self.context)):
+            if not (in_time or _may_confirm(planned.hold, self.connection)):
                 raise RetryPeriodOver("the time of the hold was over before the request left")
 
-        return Send(Transact([own, *updates], self.context.new_id(now_ms)), check)
+        return Send(Transact([own, *updates], self.connection.ids.new_id(now_ms)), check)
 
     def _interpret(  # noqa: PLR0911 - one for each row of the table
         self, reply: Reply[End | None]
@@ -482,17 +482,17 @@ class Resolution:
         """How an open hold ends, if it can."""
         if self.purpose is Purpose.CANCEL:
             return Recheck(End(hold, HoldState.CANCELLED))
-        now_ms = self.context.clock.now_ms()
+        now_ms = self.connection.clock.now_ms()
         if self.purpose is Purpose.CONFIRM:
             taken = hold.amount if self.asked is None else self.asked
             if taken > hold.amount:
                 return Done(ExceedsHold(hold.counter, hold.id, hold.amount, taken))
             in_time = None if self.readmit else confirmed_before(now_ms)
             # An expired hold is readmitted at once: its headroom is still reserved.
-            if self.readmit or _may_confirm(hold, self.context):
+            if self.readmit or _may_confirm(hold, self.connection):
                 return Recheck(End(hold, HoldState.CONFIRMED, taken, in_time))
-        if _may_release(hold, self.context):
-            lapsed = lapsed_before(now_ms, self.context.clock_skew_ms)
+        if _may_release(hold, self.connection):
+            lapsed = lapsed_before(now_ms, self.connection.clock_skew_ms)
             return Recheck(End(hold, HoldState.EXPIRED, 0, lapsed))
         return None
 
@@ -551,11 +551,11 @@ class Resolution:
         return hold_id(self.definition.counter, self.change_id)
 
 
-def _may_confirm(hold: Hold, context: MethodContext) -> bool:
+def _may_confirm(hold: Hold, connection: Connection) -> bool:
     """Whether the time of a hold is not over by this process's clock."""
-    return context.clock.now_ms() < hold.lapses_at_ms
+    return connection.clock.now_ms() < hold.lapses_at_ms
 
 
-def _may_release(hold: Hold, context: MethodContext) -> bool:
+def _may_release(hold: Hold, connection: Connection) -> bool:
     """Whether the time of a hold is over by every clock within the allowed skew."""
-    return hold.lapses_at_ms + context.clock_skew_ms < context.clock.now_ms()
+    return hold.lapses_at_ms + connection.clock_skew_ms < connection.clock.now_ms()

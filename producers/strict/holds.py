@@ -58,10 +58,11 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Steps, Verdict
     from countledger.ledger.attributes import Item, OnCorrupt
+    from countledger.ledger.connection import Connection
     from countledger.ledger.errors import Reason
     from countledger.ledger.ids import IdempotencyKey
     from countledger.ledger.operations import Put, Write
-    from countledger.producers.strict.change import MethodContext, StrictChange
+    from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.hold import Hold
     from countledger.producers.strict.outcome import EndOutcome, HoldOutcome, StrictOutcome
@@ -93,7 +94,7 @@ class Readmission:
             StaleDefinition: the counter was deleted or recreated.
         """
         resolution = self.resolution
-        releases = Releases(resolution.context)
+        releases = Releases(resolution.connection)
         refused: EndOutcome | None
         try:
             refused = yield from self._with_headroom(releases)
@@ -126,11 +127,11 @@ class Readmission:
 
     def _at(self, parts: Sequence[Part]) -> Steps[EndOutcome | None]:
         """One transaction; None: the hold is not expired any more."""
-        context, definition = self.resolution.context, self.resolution.definition
+        connection, definition = self.resolution.connection, self.resolution.definition
 
         def request(_: None) -> Send:
-            now_ms = context.clock.now_ms()
-            updates = [update_of(context.table, definition, part, now_ms) for part in parts]
+            now_ms = connection.clock.now_ms()
+            updates = [update_of(connection.counters, definition, part, now_ms) for part in parts]
             return self.resolution.send(self.planned, updates, now_ms)
 
         def interpret(reply: Reply[None]) -> Verdict[None, EndOutcome | None]:
@@ -172,16 +173,16 @@ class HoldChange(MarkerChange):
 
     @classmethod
     def placed(
-        cls, context: MethodContext, definition: Definition, change: StrictChange, lapses_at_ms: int
+        cls, connection: Connection, definition: Definition, change: StrictChange, lapses_at_ms: int
     ) -> HoldChange:
         """Nothing sent yet; the change has the amount as a negative delta.
 
         The caller checks the age of its key.
         """
-        begun = MarkerChange.of_any_age(context, definition, change)
+        begun = MarkerChange.of_any_age(connection, definition, change)
         item = encode_open(begun.marker.item, amounts.negated(change.delta), lapses_at_ms)
         marker = replace(begun.marker, item=item)
-        return cls(context, definition, change, begun.attempts, marker, begun.call)
+        return cls(connection, definition, change, begun.attempts, marker, begun.call)
 
     def found(self) -> Steps[StrictOutcome | None]:
         """The outcome if a hold exists under the key; else None. Two read units at the most.
@@ -191,7 +192,7 @@ class HoldChange(MarkerChange):
             StaleDefinition: the counter was deleted or recreated.
         """
         try:
-            stored = yield from stored_marker(self.context, self.definition, self.change.id)
+            stored = yield from stored_marker(self.connection, self.definition, self.change.id)
         except PASSING:
             return self._unknown
         if stored is None or not is_hold(stored):
@@ -200,7 +201,7 @@ class HoldChange(MarkerChange):
 
     def writes(self, parts: Sequence[Part]) -> list[Write]:
         """The hold, and what each item reserves."""
-        table, at_ms = self.context.table, self.change.at_ms
+        table, at_ms = self.connection.counters, self.change.at_ms
         own: Put = replace(self.marker, item=self.marker.item | encode_parts(parts))
         return [own, *(plan_part(table, self.definition, part, at_ms) for part in parts)]
 
@@ -225,10 +226,10 @@ class HoldCalls:
 
     __slots__ = ()
 
-    context: MethodContext
+    connection: Connection
 
     def _with_definition(
-        self, counter: str, act: Callable[[MethodContext, Definition, Item | None], Steps[_T]]
+        self, counter: str, act: Callable[[Connection, Definition, Item | None], Steps[_T]]
     ) -> _T:
         raise NotImplementedError
 
@@ -272,25 +273,25 @@ class HoldCalls:
             amounts.negated(held),
             key,
             note,
-            now_ms=self.context.clock.now_ms(),
-            new_id=self.context.new_id,
+            now_ms=self.connection.clock.now_ms(),
+            new_id=self.connection.ids.new_id,
         )
         lapses_at_ms = change.at_ms + length_ms
 
         def placed(
-            context: MethodContext, definition: Definition, _item: Item | None
+            connection: Connection, definition: Definition, _item: Item | None
         ) -> Steps[StrictOutcome]:
             _check_method(definition)
-            begun = HoldChange.placed(context, definition, change, lapses_at_ms)
-            window_ms, skew_ms = definition.marker_window_ms, context.clock_skew_ms
+            begun = HoldChange.placed(connection, definition, change, lapses_at_ms)
+            window_ms, skew_ms = definition.marker_window_ms, connection.clock_skew_ms
             try:
-                change.check_age(context.clock.now_ms(), window_ms, skew_ms)
+                change.check_age(connection.clock.now_ms(), window_ms, skew_ms)
             except KeyExpired:
                 found = yield from begun.found()  # a hold may last longer than the window
                 if found is None:
                     raise
                 return found
-            return (yield from methods.apply_at_places(context, definition, change, begun))
+            return (yield from methods.apply_at_places(connection, definition, change, begun))
 
         outcome = self._with_definition(counter, placed)
         match outcome:
@@ -354,13 +355,13 @@ class HoldCalls:
         """
 
         def known(
-            _context: MethodContext, definition: Definition, _item: Item | None
+            _connection: Connection, definition: Definition, _item: Item | None
         ) -> Steps[Definition]:
             yield from ()
             _check_method(definition)
             return definition
 
-        return iter(open_holds(self.context, self._with_definition(counter, known), on_corrupt))
+        return iter(open_holds(self.connection, self._with_definition(counter, known), on_corrupt))
 
     def verify_holds(self, counter: str) -> HeldComparison:
         """Compare what a counter holds with its open holds: `compare_held` says at what cost.
@@ -372,10 +373,10 @@ class HoldCalls:
         """
 
         def verified(
-            context: MethodContext, definition: Definition, _item: Item | None
+            connection: Connection, definition: Definition, _item: Item | None
         ) -> Steps[HeldComparison]:
             _check_method(definition)
-            return (yield from compare_held(context, definition))
+            return (yield from compare_held(connection, definition))
 
         return self._with_definition(counter, verified)
 
@@ -383,15 +384,15 @@ class HoldCalls:
         self, hold: str, purpose: Purpose, asked: Amount | None = None, *, readmit: bool = False
     ) -> EndOutcome:
         counter, change_id = parse_hold_id(hold)
-        call = self.context.new_id(self.context.clock.now_ms())
+        call = self.connection.ids.new_id(self.connection.clock.now_ms())
 
         def ended(
-            context: MethodContext, definition: Definition, _item: Item | None
+            connection: Connection, definition: Definition, _item: Item | None
         ) -> Steps[EndOutcome]:
             _check_method(definition)
-            attempts = context.attempts()
+            attempts = connection.attempts()
             resolution = Resolution(
-                context, definition, change_id, purpose, attempts, call, asked, readmit
+                connection, definition, change_id, purpose, attempts, call, asked, readmit
             )
             outcome = yield from resolution.apply()
             if isinstance(outcome, End):

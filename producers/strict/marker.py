@@ -15,7 +15,7 @@ conditional on there being no marker of this incarnation of the counter. `Marker
   applied meanwhile.
 - A marker of an earlier call under a bare key may expire before a late request of this call is
   too old. So after a request without an answer it decides nothing unless it is stored for longer
-  (`MethodContext.decides`), and an earlier void marker withdraws nothing.
+  (`decides`), and an earlier void marker withdraws nothing.
 
 A key that is used again after its window is refused if it has a time; a bare one counts again.
 """
@@ -38,7 +38,14 @@ from countledger.ledger.attempts import (
 from countledger.ledger.errors import CountledgerError, TransactionCancelled, Unreachable
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.operations import Absent, AnyOf, Check, Compare, Get, Put, Transact
-from countledger.producers.strict.change import end, refused_among, update_of, withdrawal
+from countledger.producers.strict.change import (
+    end,
+    read_incarnation,
+    refused_among,
+    update_of,
+    value_of,
+    withdrawal,
+)
 from countledger.producers.strict.definition import StaleDefinition, of
 from countledger.producers.strict.outcome import (
     Applied,
@@ -54,9 +61,10 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Answer, Attempts, Steps, Verdict
     from countledger.ledger.attributes import Item
+    from countledger.ledger.connection import Connection
     from countledger.ledger.errors import Reason
     from countledger.ledger.operations import Write
-    from countledger.producers.strict.change import MethodContext, StrictChange
+    from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.definition import Definition, Part
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 
@@ -66,11 +74,42 @@ _ADVICE: Final = (
 )
 
 
-def put_marker(context: MethodContext, definition: Definition, change_id: str, facts: Item) -> Put:
+def outlives_requests(connection: Connection, marker: Item) -> bool:
+    """Whether a marker is stored until no request that was sent so far can arrive.
+
+    Once it is deleted, a late request that it would have refused is applied.
+    """
+    expires_at = marker.get("expires_at")
+    life_ms = connection.request_life_ms + connection.clock_skew_ms
+    return expires_at is None or expires_at * SECOND_MS > connection.clock.now_ms() + life_ms
+
+
+def decides(connection: Connection, marker: Item, call: str, attempts: Attempts) -> bool:
+    """Whether a marker that exists decides what became of a call.
+
+    While a request of the call may be late, a marker of another call decides only if it outlives
+    that request.
+    """
+    mine = marker.get("call") == call
+    return mine or not attempts.maybe_applied or outlives_requests(connection, marker)
+
+
+def met_by_withdrawal(
+    connection: Connection, marker: Item, what: str, change_id: str, advice: str
+) -> Withdrawn | Duplicate | Unknown:
+    """What the marker that a withdrawal found under its key says of the change."""
+    if "void" not in marker:
+        return Duplicate(what, None)
+    # Any request of the change may be late, whichever call withdrew it.
+    lasting = outlives_requests(connection, marker)
+    return Withdrawn(what, change_id) if lasting else Unknown(what, advice)
+
+
+def put_marker(connection: Connection, definition: Definition, change_id: str, facts: Item) -> Put:
     """The write of a marker, on condition that this incarnation of the counter has none."""
-    now_ms = context.clock.now_ms()
+    now_ms = connection.clock.now_ms()
     # A request of the call may arrive so much later than the window is over.
-    life_ms = definition.marker_window_ms + context.clock_skew_ms + context.request_life_ms
+    life_ms = definition.marker_window_ms + connection.clock_skew_ms + connection.request_life_ms
     item = {
         **keys.marker_key(definition.counter, definition.bins, change_id),
         "incarnation": definition.incarnation,
@@ -79,18 +118,18 @@ def put_marker(context: MethodContext, definition: Definition, change_id: str, f
         "expires_at": -(-(now_ms + life_ms) // SECOND_MS),
     }
     return Put(
-        context.table,
+        connection.counters,
         item,
         AnyOf(Absent("part"), Compare("incarnation", "<>", definition.incarnation)),
     )
 
 
 def stored_marker(
-    context: MethodContext, definition: Definition, change_id: str
+    connection: Connection, definition: Definition, change_id: str
 ) -> Steps[Item | None]:
     """The marker, the void one or the hold under a key; None: there is none. One read unit."""
     key = keys.marker_key(definition.counter, definition.bins, change_id)
-    found = yield Send(Get(context.table, key))
+    found = yield Send(Get(connection.counters, key))
     return found if definition.is_of(found) else None
 
 
@@ -98,7 +137,7 @@ def stored_marker(
 class MarkerChange:
     """One change by method marker."""
 
-    context: MethodContext
+    connection: Connection
     definition: Definition
     change: StrictChange
     attempts: Attempts
@@ -107,27 +146,29 @@ class MarkerChange:
 
     @classmethod
     def begin(
-        cls, context: MethodContext, definition: Definition, change: StrictChange
+        cls, connection: Connection, definition: Definition, change: StrictChange
     ) -> MarkerChange:
         """Nothing sent yet.
 
         Raises:
             KeyExpired, ClockSkew: its key is too old, or dated too far ahead.
         """
-        change.check_age(context.clock.now_ms(), definition.marker_window_ms, context.clock_skew_ms)
-        return cls.of_any_age(context, definition, change)
+        change.check_age(
+            connection.clock.now_ms(), definition.marker_window_ms, connection.clock_skew_ms
+        )
+        return cls.of_any_age(connection, definition, change)
 
     @classmethod
     def of_any_age(
-        cls, context: MethodContext, definition: Definition, change: StrictChange
+        cls, connection: Connection, definition: Definition, change: StrictChange
     ) -> MarkerChange:
         """`begin`, where the caller checks the key's age before anything is sent."""
         until_ms = change.remembered_until(definition.marker_window_ms)
-        attempts = context.attempts(until_ms)
-        call = context.new_id(change.at_ms)
+        attempts = connection.attempts(until_ms)
+        call = connection.ids.new_id(change.at_ms)
         facts = {"delta": change.delta, "call": call, "key": change.key, "note": change.note}
-        marker = put_marker(context, definition, change.id, facts)
-        return cls(context, definition, change, attempts, marker, call)
+        marker = put_marker(connection, definition, change.id, facts)
+        return cls(connection, definition, change, attempts, marker, call)
 
     def at(self, parts: Sequence[Part]) -> Steps[StrictOutcome]:
         """Apply it to these items: two write units each and two for the marker; one read unit.
@@ -137,7 +178,7 @@ class MarkerChange:
             StaleDefinition: the counter was deleted or recreated.
         """
         at_ms = self.change.at_ms
-        transaction = Transact(self.writes(parts), self.context.new_id(at_ms))
+        transaction = Transact(self.writes(parts), self.connection.ids.new_id(at_ms))
 
         def interpret(reply: Reply[None]) -> Verdict[None, StrictOutcome | Item]:
             match reply.answer:
@@ -163,7 +204,7 @@ class MarkerChange:
 
     def writes(self, parts: Sequence[Part]) -> list[Write]:
         """The marker, and the change of each item."""
-        table, at_ms = self.context.table, self.change.at_ms
+        table, at_ms = self.connection.counters, self.change.at_ms
         return [self.marker, *(update_of(table, self.definition, part, at_ms) for part in parts)]
 
     def _refused_among(
@@ -185,7 +226,7 @@ class MarkerChange:
             return (yield from self._confirm_by_marker(refused))
         until_ms = self.attempts.until_ms
         try:
-            ended = yield from withdraw(self.context, self.definition, self.change.id, until_ms)
+            ended = yield from withdraw(self.connection, self.definition, self.change.id, until_ms)
         except Unreachable:
             return self._unknown
         if isinstance(ended, Withdrawn):
@@ -195,7 +236,7 @@ class MarkerChange:
             return self._unknown
         # The marker may be of this call or of another one under the same key.
         try:
-            marker = yield from stored_marker(self.context, self.definition, self.change.id)
+            marker = yield from stored_marker(self.connection, self.definition, self.change.id)
         except PASSING:
             return self._unknown
         return self._unknown if marker is None else (yield from self._meaning_of(marker))
@@ -204,7 +245,7 @@ class MarkerChange:
         if not isinstance(refused, BoundReached):
             return refused
         try:
-            marker = yield from stored_marker(self.context, self.definition, self.change.id)
+            marker = yield from stored_marker(self.connection, self.definition, self.change.id)
         except PASSING:
             return self._unknown
         return refused if marker is None else (yield from self._meaning_of(marker))
@@ -213,11 +254,11 @@ class MarkerChange:
         """What a marker that exists says of this change: one read unit."""
         if marker.get("call") == self.call:
             return (yield from self.applied(Applied(self.change.counter, None)))
-        if not self.context.decides(marker, self.call, self.attempts):
+        if not decides(self.connection, marker, self.call, self.attempts):
             return self._unknown
         # It is of the incarnation that this process knows; the counter may have been recreated.
         try:
-            main = yield from self.context.read_incarnation(self.definition)
+            main = yield from read_incarnation(self.connection, self.definition)
         except PASSING:
             return self._unknown
         if "void" in marker:
@@ -239,7 +280,7 @@ class MarkerChange:
         """An applied change with the counter's value, if that can be read: one read unit."""
         if not isinstance(outcome, Applied):
             return outcome
-        return replace(outcome, value=(yield from self.context.value_of(self.definition)))
+        return replace(outcome, value=(yield from value_of(self.connection, self.definition)))
 
     @property
     def _unknown(self) -> Unknown:
@@ -247,7 +288,7 @@ class MarkerChange:
 
 
 def withdraw(
-    context: MethodContext, definition: Definition, change_id: str, until_ms: int | None = None
+    connection: Connection, definition: Definition, change_id: str, until_ms: int | None = None
 ) -> Steps[StrictOutcome]:
     """Write a void marker where a change would write its own: four write units.
 
@@ -255,7 +296,7 @@ def withdraw(
     would replace a marker of the current one.
 
     Args:
-        context: what to work with.
+        connection: what to work with.
         definition: of the counter.
         change_id: the id of the change's key.
         until_ms: when the change's own marker may have expired; None: unknown.
@@ -268,18 +309,20 @@ def withdraw(
         StaleDefinition: the counter was deleted or recreated.
     """
     counter = definition.counter
-    void = put_marker(context, definition, change_id, {"void": 1})
-    unchanged = Check(context.table, definition.main, of(definition.incarnation))
-    transaction = Transact([void, unchanged], context.new_id(context.clock.now_ms()))
+    void = put_marker(connection, definition, change_id, {"void": 1})
+    unchanged = Check(connection.counters, definition.main, of(definition.incarnation))
+    transaction = Transact([void, unchanged], connection.ids.new_id(connection.clock.now_ms()))
 
     def meaning(answer: Answer) -> StrictOutcome | Recheck[StrictOutcome | None] | None:
         match answer:
             case TransactionCancelled(reasons=(marker, _)) if marker.condition_failed:
                 found = marker.item or {}
-                return Recheck(context.met_by_withdrawal(found, counter, change_id, _ADVICE))
+                return Recheck(met_by_withdrawal(connection, found, counter, change_id, _ADVICE))
             case CountledgerError():
                 return None
         return Withdrawn(counter, change_id)
 
     # After `until_ms` the change's own marker may have expired.
-    return withdrawal(context, definition, transaction, meaning, until_ms=until_ms, advice=_ADVICE)
+    return withdrawal(
+        connection, definition, transaction, meaning, until_ms=until_ms, advice=_ADVICE
+    )

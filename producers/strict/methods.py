@@ -36,7 +36,13 @@ from countledger.ledger.errors import (
 from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.ledger.operations import Transact
 from countledger.producers.strict import marker, token
-from countledger.producers.strict.change import end, refused_by, remembered_until, update_of
+from countledger.producers.strict.change import (
+    end,
+    read_incarnation,
+    refused_by,
+    remembered_until,
+    update_of,
+)
 from countledger.producers.strict.definition import Method, Part, StaleDefinition, decode_state
 from countledger.producers.strict.hold import is_hold
 from countledger.producers.strict.marker import MarkerChange
@@ -56,8 +62,9 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attempts import Attempts, Steps, Verdict
     from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.connection import Connection
     from countledger.ledger.errors import Reason
-    from countledger.producers.strict.change import MethodContext, PendingChange, StrictChange
+    from countledger.producers.strict.change import PendingChange, StrictChange
     from countledger.producers.strict.definition import Definition, StrictState
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 
@@ -91,7 +98,7 @@ class Prefer(StrEnum):
 class AtomicChange:
     """One change by method atomic."""
 
-    context: MethodContext
+    connection: Connection
     definition: Definition
     change: StrictChange
     prefer: Prefer
@@ -99,10 +106,10 @@ class AtomicChange:
 
     @classmethod
     def begin(
-        cls, context: MethodContext, definition: Definition, change: StrictChange, prefer: Prefer
+        cls, connection: Connection, definition: Definition, change: StrictChange, prefer: Prefer
     ) -> AtomicChange:
         """Nothing sent yet."""
-        return cls(context, definition, change, prefer, context.attempts())
+        return cls(connection, definition, change, prefer, connection.attempts())
 
     def at(self, parts: Sequence[Part]) -> Steps[StrictOutcome]:
         """Apply it to these items: one write unit; two for each item of a split.
@@ -116,7 +123,7 @@ class AtomicChange:
 
     def _at_one(self, part: Part) -> Steps[StrictOutcome]:
         counter = self.change.counter
-        write = update_of(self.context.table, self.definition, part, self.change.at_ms)
+        write = update_of(self.connection.counters, self.definition, part, self.change.at_ms)
 
         def interpret(reply: Reply[None]) -> Verdict[None, StrictOutcome]:
             match reply.answer:
@@ -149,9 +156,9 @@ class AtomicChange:
 
     def _split(self, parts: Sequence[Part]) -> Steps[StrictOutcome]:
         """A transaction of one write for each item; without an answer as at one item."""
-        context, at_ms = self.context, self.change.at_ms
-        writes = [update_of(context.table, self.definition, part, at_ms) for part in parts]
-        transaction = Transact(writes, context.new_id(at_ms))
+        connection, at_ms = self.connection, self.change.at_ms
+        writes = [update_of(connection.counters, self.definition, part, at_ms) for part in parts]
+        transaction = Transact(writes, connection.ids.new_id(at_ms))
 
         def interpret(reply: Reply[None]) -> Verdict[None, StrictOutcome]:
             match reply.answer:
@@ -194,8 +201,8 @@ class AtomicChange:
     @property
     def _advice(self) -> str:
         """With the time after which nothing of the call can be applied any more."""
-        life_ms = self.context.request_life_ms + self.context.clock_skew_ms
-        until = to_datetime(self.context.clock.now_ms() + life_ms)
+        life_ms = self.connection.request_life_ms + self.connection.clock_skew_ms
+        until = to_datetime(self.connection.clock.now_ms() + life_ms)
         return f"{_ADVICE}; until {until.isoformat(timespec='seconds')} it may still be applied"
 
 
@@ -212,7 +219,7 @@ _LOOK_AGAIN: Final = "whether a hold is stored under the key could not be read: 
 
 
 def apply(
-    context: MethodContext,
+    connection: Connection,
     definition: Definition,
     item: Item | None,
     change: StrictChange,
@@ -223,7 +230,7 @@ def apply(
     """Apply a change by the counter's method.
 
     Args:
-        context: what to work with.
+        connection: what to work with.
         definition: of the counter.
         item: its main item, if it was read just now.
         change: what to do.
@@ -236,16 +243,16 @@ def apply(
     """
     _check_choices(definition, change, prefer, known)
     if definition.method not in _OPTIMISTIC:
-        pending = _begin(context, definition, change, prefer)
-        return apply_at_places(context, definition, change, pending)
+        pending = _begin(connection, definition, change, prefer)
+        return apply_at_places(connection, definition, change, pending)
     if known is None or known.incarnation != definition.incarnation:
         known = None if item is None else decode_state(item)
-    begun = OptimisticChange.begin(context, definition, change)
+    begun = OptimisticChange.begin(connection, definition, change)
     return begun.apply(known, read=item is not None)
 
 
 def withdraw(
-    context: MethodContext, definition: Definition, key: str | IdempotencyKey
+    connection: Connection, definition: Definition, key: str | IdempotencyKey
 ) -> Steps[StrictOutcome]:
     """Withdraw a change, or report that it was applied.
 
@@ -258,12 +265,12 @@ def withdraw(
     change_id, what = id_of_key(key), f"counter {definition.counter!r}"
     match definition.method:
         case Method.MARKER:
-            return _withdraw_marker(context, definition, key)
+            return _withdraw_marker(connection, definition, key)
         case Method.REQUEST_TOKEN:
-            until_ms = remembered_until(context, key, context.token_life_ms, what)
-            return token.withdraw(context, definition, change_id, until_ms)
+            until_ms = remembered_until(connection, key, connection.token_life_ms, what)
+            return token.withdraw(connection, definition, change_id, until_ms)
         case Method.SET:
-            return token.withdraw_of_set(context, definition, change_id)
+            return token.withdraw_of_set(connection, definition, change_id)
         case _:
             raise BadSetting(
                 f"counter {definition.counter!r} is of method {definition.method}, which cannot "
@@ -272,37 +279,37 @@ def withdraw(
 
 
 def _withdraw_marker(
-    context: MethodContext, definition: Definition, key: str | IdempotencyKey
+    connection: Connection, definition: Definition, key: str | IdempotencyKey
 ) -> Steps[StrictOutcome]:
     """As `withdraw`; the key of a hold is remembered until it has ended, whatever the window."""
     change_id, what = id_of_key(key), f"counter {definition.counter!r}"
     try:
-        until_ms = remembered_until(context, key, definition.marker_window_ms, what)
+        until_ms = remembered_until(connection, key, definition.marker_window_ms, what)
     except KeyExpired:
         try:
-            stored = yield from marker.stored_marker(context, definition, change_id)
-            yield from context.read_incarnation(definition)
+            stored = yield from marker.stored_marker(connection, definition, change_id)
+            yield from read_incarnation(connection, definition)
         except PASSING:
             return Unknown(definition.counter, _LOOK_AGAIN)
         if not is_hold(stored):
             raise
         return Duplicate(definition.counter, None)
-    return (yield from marker.withdraw(context, definition, change_id, until_ms))
+    return (yield from marker.withdraw(connection, definition, change_id, until_ms))
 
 
 def _begin(
-    context: MethodContext, definition: Definition, change: StrictChange, prefer: str | None
+    connection: Connection, definition: Definition, change: StrictChange, prefer: str | None
 ) -> PendingChange:
     match definition.method:
         case Method.REQUEST_TOKEN:
-            return RequestTokenChange.begin(context, definition, change)
+            return RequestTokenChange.begin(connection, definition, change)
         case Method.MARKER:
-            return MarkerChange.begin(context, definition, change)
+            return MarkerChange.begin(connection, definition, change)
         case Method.SET:
-            return SetChange.begin(context, definition, change)
+            return SetChange.begin(connection, definition, change)
         case _:
             chosen = Prefer(prefer or Prefer.UNDER)
-            return AtomicChange.begin(context, definition, change, chosen)
+            return AtomicChange.begin(connection, definition, change, chosen)
 
 
 def _check_choices(
@@ -331,7 +338,7 @@ def _check_choices(
 
 
 def apply_at_places(
-    context: MethodContext, definition: Definition, change: StrictChange, pending: PendingChange
+    connection: Connection, definition: Definition, change: StrictChange, pending: PendingChange
 ) -> Steps[StrictOutcome]:
     """Apply a change at the first place, or split over the places, that has the headroom.
 
@@ -339,8 +346,8 @@ def apply_at_places(
         StaleDefinition: the counter was deleted or recreated.
     """
     refused: Refusal | None = None
-    releases, elsewhere = Releases(context), False
-    places = first_places(definition, change, context.random)
+    releases, elsewhere = Releases(connection), False
+    places = first_places(definition, change, connection.random)
     for place in places:
         try:
             outcome = yield from pending.at([Part(place, change.delta)])
@@ -353,7 +360,7 @@ def apply_at_places(
     if elsewhere:
         return Unknown(change.counter, _TAKEN_ELSEWHERE)
     if definition.bins > 1:
-        outcome = yield from _split_over_bins(context, definition, change, pending)
+        outcome = yield from _split_over_bins(connection, definition, change, pending)
         if not isinstance(outcome, BoundReached):
             return outcome
         return (yield from _confirm_by_token(definition, change, pending, places, outcome))
@@ -375,10 +382,10 @@ def first_places(definition: Definition, change: StrictChange, random: Random) -
 
 
 def _split_over_bins(
-    context: MethodContext, definition: Definition, change: StrictChange, pending: PendingChange
+    connection: Connection, definition: Definition, change: StrictChange, pending: PendingChange
 ) -> Steps[StrictOutcome]:
     """Each round is another plan from another reading, with the attempts of the same call."""
-    releases = Releases(context)
+    releases = Releases(connection)
     for _ in range(_SPLITS):
         try:
             parts = yield from releases.split(definition, change.delta)

@@ -75,6 +75,7 @@ from countledger.producers.strict.definition import (
     of,
     whole_of,
 )
+from countledger.producers.strict.marker import decides, met_by_withdrawal
 from countledger.producers.strict.outcome import (
     Applied,
     BoundReached,
@@ -93,8 +94,9 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Attempts, Exhausted, Steps, Verdict
     from countledger.ledger.attributes import Item
+    from countledger.ledger.connection import Connection
     from countledger.ledger.operations import Write
-    from countledger.producers.strict.change import KeyedRequest, MethodContext
+    from countledger.producers.strict.change import KeyedRequest
     from countledger.producers.strict.definition import Definition, StrictState
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 
@@ -132,7 +134,7 @@ class KeyedWrite:
     """Writes under one key.
 
     Attributes:
-        context: what it works with.
+        connection: what it works with.
         request: what the caller wants.
         definitions: of its counters, as this process knows them.
         attempts: of the call.
@@ -140,7 +142,7 @@ class KeyedWrite:
         call: the id of the call, by which it recognizes its own marker.
     """
 
-    context: MethodContext
+    connection: Connection
     request: KeyedRequest
     definitions: Sequence[Definition]
     attempts: Attempts
@@ -149,16 +151,16 @@ class KeyedWrite:
 
     @classmethod
     def begin(
-        cls, context: MethodContext, request: KeyedRequest, definitions: Sequence[Definition]
+        cls, connection: Connection, request: KeyedRequest, definitions: Sequence[Definition]
     ) -> KeyedWrite:
         """Nothing sent yet.
 
         Raises:
             KeyExpired, ClockSkew: the key is too old, or dated too far ahead.
         """
-        until_ms = remembered_until(context, request.key, WINDOW_MS, request.what)
-        attempts = context.attempts(request.at_ms + WINDOW_MS if until_ms is None else until_ms)
-        call = context.new_id(request.at_ms)
+        until_ms = remembered_until(connection, request.key, WINDOW_MS, request.what)
+        attempts = connection.attempts(request.at_ms + WINDOW_MS if until_ms is None else until_ms)
+        call = connection.ids.new_id(request.at_ms)
         facts = {
             "call": call,
             "key": request.key_text,
@@ -166,8 +168,8 @@ class KeyedWrite:
             "incarnations": digest_of({one.counter: one.incarnation for one in definitions}),
             **request.facts,
         }
-        marker = _marker(context, request.id, facts)
-        return cls(context, request, definitions, attempts, marker, call)
+        marker = _marker(connection, request.id, facts)
+        return cls(connection, request, definitions, attempts, marker, call)
 
     def at(self, writes: Sequence[Write]) -> Steps[StrictOutcome | Reasons]:
         """Carry all of the writes out: two write units each, and for the marker for each KB.
@@ -188,7 +190,7 @@ class KeyedWrite:
 
     def send(self, writes: Sequence[Write]) -> Send:
         """The transaction of these writes and the marker."""
-        token = self.context.new_id(self.request.at_ms)
+        token = self.connection.ids.new_id(self.request.at_ms)
         return Send(Transact([self.marker, *writes], token))
 
     def interpret(self, reply: Reply[Any]) -> Verdict[Any, StrictOutcome | Reasons | Item]:
@@ -213,7 +215,7 @@ class KeyedWrite:
         if self.attempts.maybe_applied:
             request, until_ms = self.request, self.attempts.until_ms
             try:
-                ended = yield from withdraw(self.context, request.id, request.what, until_ms)
+                ended = yield from withdraw(self.connection, request.id, request.what, until_ms)
             except Unreachable:
                 return self.unknown
             if isinstance(ended, Withdrawn):
@@ -222,7 +224,7 @@ class KeyedWrite:
                 # No void marker could be written: the old request may still be applied.
                 return self.unknown
         try:
-            marker = yield Send(Get(self.context.table, keys.keyed_key(self.request.id)))
+            marker = yield Send(Get(self.connection.counters, keys.keyed_key(self.request.id)))
         except PASSING:
             return self.unknown
         if marker is not None:
@@ -248,7 +250,7 @@ class KeyedWrite:
     def meaning_of(self, marker: Item) -> Steps[StrictOutcome]:
         """What a marker that exists says of this request: one read unit for each counter."""
         what, mine = self.request.what, marker.get("call") == self.call
-        if not self.context.decides(marker, self.call, self.attempts):
+        if not decides(self.connection, marker, self.call, self.attempts):
             return self.unknown
         if "void" in marker:
             return Withdrawn(what, self.request.id)
@@ -261,7 +263,7 @@ class KeyedWrite:
             return Applied(what, self.request.value)
         known = {one.counter: one.incarnation for one in self.definitions}
         try:
-            found = yield from _incarnations_of(self.context, known)
+            found = yield from _incarnations_of(self.connection, known)
         except PASSING:
             return self.unknown
         if found != known:
@@ -271,7 +273,7 @@ class KeyedWrite:
 
 
 def withdraw(
-    context: MethodContext, change_id: str, what: str, until_ms: int | None
+    connection: Connection, change_id: str, what: str, until_ms: int | None
 ) -> Steps[StrictOutcome]:
     """Write a void marker where the key's own would be: one write unit.
 
@@ -282,12 +284,12 @@ def withdraw(
         `Unknown`, `Contended`: withdraw it again; `Unknown` is also the answer if an earlier void
         marker is about to expire.
     """
-    void = _marker(context, change_id, {"void": 1})
+    void = _marker(connection, change_id, {"void": 1})
 
     def interpret(reply: Reply[None]) -> Verdict[None, StrictOutcome]:
         match reply.answer:
             case ConditionFailed(item=item):
-                return Done(context.met_by_withdrawal(item or {}, what, change_id, _ADVICE))
+                return Done(met_by_withdrawal(connection, item or {}, what, change_id, _ADVICE))
             case RetryPeriodOver():  # the key's own marker may have expired
                 return Done(Unknown(what, _ADVICE))
             case CountledgerError():
@@ -299,11 +301,11 @@ def withdraw(
         lambda _: Send(void),
         interpret,
         lambda exhausted: end(exhausted, what, _ADVICE),
-        context.attempts(until_ms),
+        connection.attempts(until_ms),
     )
 
 
-def check_counters(context: MethodContext, change_id: str, key_text: str) -> Steps[None]:
+def check_counters(connection: Connection, change_id: str, key_text: str) -> Steps[None]:
     """Check that the changes of a key are in the counters that have their names now.
 
     A read unit for each KB of the marker, and one for each counter.
@@ -312,16 +314,16 @@ def check_counters(context: MethodContext, change_id: str, key_text: str) -> Ste
         IdempotencyKeyReused: one of the counters was deleted or recreated since.
         Throttled, Unclear, Unreachable: it could not be read.
     """
-    marker: Item | None = yield Send(Get(context.table, keys.keyed_key(change_id)))
+    marker: Item | None = yield Send(Get(connection.counters, keys.keyed_key(change_id)))
     if marker is not None and "void" not in marker:
         counters = [*marker.get("changes", {}), *marker.get("set", {})]
-        _check_same(marker, (yield from _incarnations_of(context, counters)), key_text)
+        _check_same(marker, (yield from _incarnations_of(connection, counters)), key_text)
 
 
-def _incarnations_of(context: MethodContext, counters: Collection[str]) -> Steps[dict[str, str]]:
+def _incarnations_of(connection: Connection, counters: Collection[str]) -> Steps[dict[str, str]]:
     """The incarnations of those of the counters that exist: one read unit each."""
     places = [keys.total_key(counter) for counter in counters]
-    items = yield Send(GetMany(context.table, places))
+    items = yield Send(GetMany(connection.counters, places))
     return {item["counter"]: item["incarnation"] for item in items if "incarnation" in item}
 
 
@@ -339,17 +341,17 @@ def digest_of(incarnations: Mapping[str, str]) -> str:
     return blake2b(text.encode(), digest_size=16, person=b"incarnations").hexdigest()
 
 
-def _marker(context: MethodContext, change_id: str, facts: Item) -> Put:
-    now_ms = context.clock.now_ms()
+def _marker(connection: Connection, change_id: str, facts: Item) -> Put:
+    now_ms = connection.clock.now_ms()
     # A request of the call may arrive so much later than the key is remembered.
-    spare_ms = context.clock_skew_ms + context.request_life_ms
+    spare_ms = connection.clock_skew_ms + connection.request_life_ms
     item = {
         **keys.keyed_key(change_id),
         **facts,
         "at": now_ms,
         "expires_at": -(-(now_ms + WINDOW_MS + spare_ms) // SECOND_MS),
     }
-    return Put(context.table, item, Absent("part"))
+    return Put(connection.counters, item, Absent("part"))
 
 
 # One action of the transaction is the marker.
@@ -419,7 +421,7 @@ def transfer_of(source: str, target: str, moved: Amount) -> dict[str, Amount]:
 
 
 def apply_legs(
-    context: MethodContext, legs: Sequence[Leg], write: KeyedWrite
+    connection: Connection, legs: Sequence[Leg], write: KeyedWrite
 ) -> Steps[StrictOutcome]:
     """Apply all legs, or none: two write units each, and for the marker for each KB.
 
@@ -429,16 +431,18 @@ def apply_legs(
     Raises:
         StaleDefinition: a counter was deleted or recreated, and no request may be applied.
     """
-    what, releases, splits = write.request.what, Releases(context), 0
+    what, releases, splits = write.request.what, Releases(connection), 0
     while splits < _SPLITS:
         if sum(len(leg.parts) for leg in legs) > COUNTERS_MAX:
             reason = "the split over its bins needs more items than a transaction takes"
             return (yield from write.confirm_refusal(Contended(what, _SPLITS, reason)))
-        answer = yield from write.at([one for leg in legs for one in _writes(context, leg, write)])
+        answer = yield from write.at(
+            [one for leg in legs for one in _writes(connection, leg, write)]
+        )
         if not isinstance(answer, tuple):
             return answer
         try:
-            following = yield from _split_again(context, legs, answer)
+            following = yield from _split_again(connection, legs, answer)
             if isinstance(following, BoundReached):
                 refused = following.counter
                 refusing = next(leg for leg in legs if leg.definition.counter == refused)
@@ -459,15 +463,15 @@ def apply_legs(
     return (yield from write.confirm_refusal(Contended(what, _SPLITS, busy)))
 
 
-def _writes(context: MethodContext, leg: Leg, write: KeyedWrite) -> Iterator[Update]:
+def _writes(connection: Connection, leg: Leg, write: KeyedWrite) -> Iterator[Update]:
     # A counter of method request_token has no time, because its own changes cannot store one.
     now_ms = None if leg.definition.method is Method.REQUEST_TOKEN else write.request.at_ms
     for part in leg.parts:
-        yield update_of(context.table, leg.definition, part, now_ms)
+        yield update_of(connection.counters, leg.definition, part, now_ms)
 
 
 def _split_again(
-    context: MethodContext, legs: Sequence[Leg], reasons: Reasons
+    connection: Connection, legs: Sequence[Leg], reasons: Reasons
 ) -> Steps[list[Leg] | BoundReached]:
     """The legs, split again where a bin refused; or the first refusal of a whole counter."""
     left = iter(reasons)
@@ -481,7 +485,7 @@ def _split_again(
         bound = refused_by(leg.definition, *refused)
         if leg.definition.bins == 1:
             return bound
-        parts = yield from split_over_bins(context, leg.definition, leg.delta)
+        parts = yield from split_over_bins(connection, leg.definition, leg.delta)
         if isinstance(parts, BoundReached):
             return parts
         following.append(replace(leg, parts=tuple(parts)))
@@ -532,7 +536,7 @@ class ExactWrite:
             BadBounds: value and bounds are further apart than a number can hold.
             StaleDefinition: the counter was deleted or recreated, and no request may be applied.
         """
-        releases = Releases(self.write.context)
+        releases = Releases(self.write.connection)
         try:
             ended = yield from self._attempt()
             ended = yield from releases.again(self.definition, ended, self._attempt)
@@ -562,7 +566,7 @@ class ExactWrite:
         return attempt(None, self._request, self._interpret, self._give_up, self.write.attempts)
 
     def _request(self, planned: Send | None) -> Send:
-        return planned or Send(read_of(self.write.context, self.definition))
+        return planned or Send(read_of(self.write.connection, self.definition))
 
     def _interpret(self, reply: Reply[Send | None]) -> Verdict[Send | None, StrictOutcome | Item]:
         if reply.state is None:
@@ -595,7 +599,7 @@ class ExactWrite:
         now_ms = (
             None if self.definition.method is Method.REQUEST_TOKEN else self.write.request.at_ms
         )
-        table = self.write.context.table
+        table = self.write.connection.counters
         writes = plan_value(table, self.definition, states, self.value, now_ms)
         return Recheck(self.write.send(writes))
 

@@ -47,7 +47,8 @@ from countledger.producers.strict.outcome import Applied, Duplicate, Unknown
 if TYPE_CHECKING:
     from countledger.ledger.attempts import Attempts, Steps, Verdict
     from countledger.ledger.attributes import Item
-    from countledger.producers.strict.change import MethodContext, StrictChange
+    from countledger.ledger.connection import Connection
+    from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.outcome import StrictOutcome
 
@@ -160,17 +161,17 @@ _Next = _Read | _Write | _Fence
 class OptimisticChange:
     """One change by method occ or history."""
 
-    context: MethodContext
+    connection: Connection
     definition: Definition
     change: StrictChange
     attempts: Attempts
 
     @classmethod
     def begin(
-        cls, context: MethodContext, definition: Definition, change: StrictChange
+        cls, connection: Connection, definition: Definition, change: StrictChange
     ) -> OptimisticChange:
         """Nothing sent yet."""
-        return cls(context, definition, change, context.attempts(policy=_POLICY))
+        return cls(connection, definition, change, connection.attempts(policy=_POLICY))
 
     def apply(self, known: StrictState | None, *, read: bool = False) -> Steps[StrictOutcome]:
         """Read, unless the state is known; write; find out what became of it.
@@ -199,7 +200,7 @@ class OptimisticChange:
         )
 
     def _request(self, state: _Next) -> Send:
-        table, definition = self.context.table, self.definition
+        table, definition = self.connection.counters, self.definition
         match state:
             case _Read():
                 return Send(Get(table, definition.main))

@@ -17,7 +17,7 @@ the attempt driver tries it again.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -33,13 +33,13 @@ from countledger.ledger.errors import (
     NoSuchCounter,
     Refused,
     Throttled,
-    WrongRegion,
 )
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.namespace import Kind, Namespace, Namespaces
 from countledger.ledger.operations import Compare, Get, Query, TransactGet
+from countledger.ledger.processes import refuse_to_pickle
 from countledger.ledger.tombstones import removed_id
-from countledger.producers.strict.change import refusal
+from countledger.producers.strict.change import KnownFences, refusal
 from countledger.producers.strict.definition import (
     Definition,
     Method,
@@ -51,13 +51,13 @@ from countledger.producers.strict.definition import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Exhausted, Steps, Verdict
     from countledger.ledger.attributes import Item, OnCorrupt
-    from countledger.producers.strict.change import MethodContext
+    from countledger.ledger.connection import Connection
     from countledger.producers.strict.definition import Part
     from countledger.producers.strict.outcome import BoundReached
 
@@ -71,19 +71,11 @@ _WHY_NOT: Final = {
         "transactions nor time to live"
     ),
 }
+_OR_OVER_REGIONS: Final = (
+    ", or take a namespace of kind strict-regions, whose counters work in several regions"
+)
 # About two megabytes; the least recently used definitions beyond are read again.
 _KEPT: Final = 10_000
-
-
-def no_table() -> NoReturn:
-    """Stands for the table `strict` of a stack that has none.
-
-    Raises:
-        BadSetting: always.
-    """
-    raise BadSetting(
-        "this stack has no table for strict counters over regions: deploy it with StrictRegions"
-    )
 
 
 def check_over_regions(definition: Definition) -> None:
@@ -117,7 +109,7 @@ def refuse_together(namespace: Namespace) -> None:
         )
 
 
-def check_age(context: MethodContext, definition: Definition, item: Item) -> None:
+def check_age(connection: Connection, definition: Definition, item: Item) -> None:
     """Check that no request of a counter's creation can be applied any more.
 
     Raises:
@@ -126,8 +118,8 @@ def check_age(context: MethodContext, definition: Definition, item: Item) -> Non
     created_ms = optional(item, "created_at", int)
     if created_ms is None:
         return
-    life_ms = CREATION_SENT_MS + context.request_life_ms + context.clock_skew_ms
-    left_ms = created_ms + life_ms - context.clock.now_ms()
+    life_ms = CREATION_SENT_MS + connection.request_life_ms + connection.clock_skew_ms
+    left_ms = created_ms + life_ms - connection.clock.now_ms()
     if left_ms >= 0:
         raise Refused(
             f"strict counter {definition.counter!r} was created less than {show_duration(life_ms)} "
@@ -141,12 +133,16 @@ class Definitions:
     """The definitions of the strict counters of one table.
 
     Attributes:
-        context: what the counters of the table are changed with.
+        connection: what the counters of the table are changed with.
     """
 
-    context: MethodContext
+    connection: Connection
     _known: OrderedDict[str, Definition] = field(default_factory=OrderedDict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def __reduce__(self) -> NoReturn:
+        """As `refuse_to_pickle`."""
+        refuse_to_pickle()
 
     def get(self, counter: str) -> tuple[Definition, Item | None]:
         """A counter's definition, and its main item if it had to be read: one read unit then.
@@ -169,15 +165,17 @@ class Definitions:
             NoSuchCounter: no counter has that name.
             CorruptItem: it cannot be read.
         """
-        context = self.context
-        item = context.reads.get(context.table, keys.total_key(counter), consistent=True)
+        connection = self.connection
+        item = connection.retrying.get(
+            connection.counters, keys.total_key(counter), consistent=True
+        )
         if item is None:
             self.forget(counter)
             raise NoSuchCounter(
                 f"strict counter {counter!r} does not exist: `countledger strict create` creates it"
             )
         definition = decode_definition(item)
-        context.fences.learn(definition.main, definition.incarnation, item)
+        connection.shared(KnownFences).learn(definition.main, definition.incarnation, item)
         self.keep(definition)
         return definition, item
 
@@ -199,30 +197,31 @@ class StrictTables:
     """Both tables of strict counters; that over regions is looked up at its first use.
 
     Attributes:
-        home: the definitions in the home region.
-        open_regions: what counters over regions are changed with; raises where the stack has no
-            such table.
+        connection: to the stack.
         namespaces: the kind of each namespace.
-        region: where this process works.
-        home_region: where strict counters work that are not over regions.
+        home: the definitions in the home region.
     """
 
-    home: Definitions
-    open_regions: Callable[[], MethodContext]
-    namespaces: Namespaces
-    region: str
-    home_region: str
-    _over_regions: Definitions | None = field(default=None, repr=False)
+    connection: Connection
+    namespaces: Namespaces = field(init=False)
+    home: Definitions = field(init=False)
+    _over_regions: Definitions | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """No definition known yet."""
+        self.namespaces, self.home = Namespaces(self.connection), Definitions(self.connection)
 
     @property
     def over_regions(self) -> Definitions:
         """The definitions of the counters over regions.
 
         Raises:
-            BadSetting, StackNotFound: the stack has no such table here.
+            StackNotFound: the stack has no such table here.
         """
         if self._over_regions is None:
-            self._over_regions = Definitions(self.open_regions())
+            there = self.connection
+            named = replace(there.settings, strict_table=there.setting("strict_table"))
+            self._over_regions = Definitions(replace(there, settings=named, over_regions=True))
         return self._over_regions
 
     def of(self, counter: str) -> Definitions:
@@ -232,7 +231,7 @@ class StrictTables:
             NamespaceUnknown: its namespace cannot be seen from here.
             WrongKind: its namespace is of another kind.
             WrongRegion: it is in the home region, and this is another one.
-            BadSetting, StackNotFound: it is over regions, and the stack has no such table here.
+            StackNotFound: it is over regions, and the stack has no such table here.
         """
         counter = keys.check_counter(counter)
         name = keys.namespace_of(counter)
@@ -278,12 +277,7 @@ class StrictTables:
         Raises:
             WrongRegion: this is another region; a bound could not be kept from there.
         """
-        if self.region != self.home_region:
-            raise WrongRegion(
-                f"{what!r}: strict counters work only in the home region {self.home_region}, where "
-                f"one copy decides; this is {self.region}: call there, or take a namespace of kind "
-                "strict-regions, whose counters work in several regions"
-            )
+        self.connection.refuse_elsewhere(f"{what!r}: strict counters work", _OR_OVER_REGIONS)
         return self.home
 
 
@@ -336,14 +330,14 @@ class StrictCounter:
         return amount.add(self.value, amount.negated(self.held))
 
 
-def read_of(context: MethodContext, definition: Definition) -> Get | TransactGet:
+def read_of(connection: Connection, definition: Definition) -> Get | TransactGet:
     """The read of the items that hold the value, as of one moment.
 
     One read unit for each 4 KB of the one item; with bins two read units each.
     """
     if definition.bins == 1:
-        return Get(context.table, definition.main)
-    return TransactGet(context.table, definition.places)
+        return Get(connection.counters, definition.main)
+    return TransactGet(connection.counters, definition.places)
 
 
 def states_of(
@@ -358,7 +352,7 @@ def states_of(
     return [decode_state(definition.expect(item)) for item in items]
 
 
-def read_bins(context: MethodContext, definition: Definition) -> Steps[list[Item]]:
+def read_bins(connection: Connection, definition: Definition) -> Steps[list[Item]]:
     """The bins as of one moment, as they are stored: two read units each.
 
     Raises:
@@ -376,12 +370,12 @@ def read_bins(context: MethodContext, definition: Definition) -> Steps[list[Item
             f"bins of {definition.counter!r} not read: {exhausted.error}"
         ) from exhausted.error
 
-    request = Send(TransactGet(context.table, definition.places))
-    return attempt(None, lambda _: request, interpret, give_up, context.attempts(policy=_READS))
+    request = Send(TransactGet(connection.counters, definition.places))
+    return attempt(None, lambda _: request, interpret, give_up, connection.attempts(policy=_READS))
 
 
 def split_over_bins(
-    context: MethodContext, definition: Definition, delta: Amount
+    connection: Connection, definition: Definition, delta: Amount
 ) -> Steps[list[Part] | BoundReached]:
     """A change over as few bins as have the headroom, or why all have not: two read units each.
 
@@ -389,7 +383,7 @@ def split_over_bins(
         StaleDefinition, Throttled: as `read_bins`.
         CorruptItem: the bins contradict their sum.
     """
-    states = states_of(definition, (yield from read_bins(context, definition)))
+    states = states_of(definition, (yield from read_bins(connection, definition)))
     parts = split(list(zip(definition.places, states, strict=True)), delta)
     if parts is not None:
         return parts
@@ -403,7 +397,7 @@ def split_over_bins(
 
 
 def read_counter(
-    context: MethodContext, definition: Definition, main: Item | None
+    connection: Connection, definition: Definition, main: Item | None
 ) -> Steps[StrictCounter]:
     """A counter as of one moment: one read unit, unless its main item is given; two for each bin.
 
@@ -412,12 +406,12 @@ def read_counter(
         CorruptItem: an item cannot be read.
     """
     if main is None:
-        main = yield Send(Get(context.table, definition.main))
+        main = yield Send(Get(connection.counters, definition.main))
     if main is None:
         raise definition.stale()
     if definition.bins == 1:
         return _shown(definition, decode_state(main), main)
-    bins = yield from read_bins(context, definition)
+    bins = yield from read_bins(connection, definition)
     return _shown(definition, whole_of([decode_state(item) for item in bins]), main, bins)
 
 
@@ -429,12 +423,12 @@ def created(definition: Definition, items: Sequence[Item]) -> StrictCounter:
 
 
 def list_counters(
-    context: MethodContext, namespace: str, on_corrupt: OnCorrupt | None = None
+    connection: Connection, namespace: str, on_corrupt: OnCorrupt | None = None
 ) -> Iterator[StrictCounter]:
     """The counters of a namespace by name; half a read unit for each and for each bin.
 
     Args:
-        context: what to read with.
+        connection: what to read with.
         namespace: whose counters.
         on_corrupt: called with the error of each counter that cannot be read, which is left out.
 
@@ -442,22 +436,25 @@ def list_counters(
         CorruptItem: an item cannot be read, and `on_corrupt` is not given.
     """
     condition = Compare("counter", "=", keys.STRICT_PREFIX + namespace)
-    for page in context.reads.pages(Query(context.table, condition)):
+    for page in connection.retrying.pages(Query(connection.counters, condition)):
         names = [item["part"] for item in page if removed_id(item) is None]
         wanted = [keys.total_key(name) for name in names]
-        found = {item["counter"]: item for item in context.reads.get_many(context.table, wanted)}
+        found = {
+            item["counter"]: item
+            for item in connection.retrying.get_many(connection.counters, wanted)
+        }
         # A counter that was deleted since the page was read is missing.
         items = [found[name] for name in names if name in found]
-        for shown in decoded(items, partial(_listed, context), on_corrupt):
+        for shown in decoded(items, partial(_listed, connection), on_corrupt):
             if shown is not None:
                 yield shown
 
 
-def _listed(context: MethodContext, main: Item) -> StrictCounter | None:
+def _listed(connection: Connection, main: Item) -> StrictCounter | None:
     definition = decode_definition(main)
     if definition.bins == 1:
         return _shown(definition, decode_state(main), main)
-    bins = context.reads.get_many(context.table, definition.places)
+    bins = connection.retrying.get_many(connection.counters, definition.places)
     if not bins:
         return None
     return _shown(definition, whole_of([decode_state(item) for item in bins]), main, bins)

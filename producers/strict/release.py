@@ -31,14 +31,18 @@ and read again by the next run. Two runs at once do no harm: a hold ends once.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import amount, keys
 from countledger.ledger.attempts import PASSING, Pause, Send
 from countledger.ledger.attributes import decoded
+from countledger.ledger.connection import POLICY
 from countledger.ledger.errors import (
     ConditionFailed,
     CorruptItem,
@@ -57,7 +61,7 @@ from countledger.ledger.limits import (
     TIME_LIMIT_MS,
 )
 from countledger.ledger.operations import Absent, AnyOf, Compare, Delete, Put
-from countledger.producers.strict.change import POLICY, Look
+from countledger.producers.strict.change import read_incarnation
 from countledger.producers.strict.definition import Method, StaleDefinition, decode_state
 from countledger.producers.strict.hold import (
     End,
@@ -85,9 +89,9 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Steps
     from countledger.ledger.attributes import Item, Key, OnCorrupt
+    from countledger.ledger.connection import Connection
     from countledger.ledger.operations import Page
     from countledger.ledger.suspension import Workers
-    from countledger.producers.strict.change import MethodContext
     from countledger.producers.strict.definition import Definition, Part
     from countledger.producers.strict.hold import Hold
     from countledger.producers.strict.outcome import StrictOutcome
@@ -102,19 +106,80 @@ _WAIT_MS: Final = 100
 _PAGE_SIZE: Final = 100
 
 
+# The least recently looked at counters beyond are looked at again.
+_LOOKS_KEPT: Final = 10_000
+
+
+class Look(Enum):
+    """Whether to look for expired holds of a counter."""
+
+    NOW = "now"
+    UNDER_WAY = "another thread looks"
+    SINCE = "another thread has looked since the call was refused"
+    NOTHING_EXPIRED = "nothing has expired since the last look"
+
+
+@dataclass(slots=True)
+class RecentLooks:
+    """When this process looked for expired holds of each counter, and until when none expires.
+
+    Attributes:
+        begun: how many looks this process has begun.
+    """
+
+    begun: int = 0
+    # Of each counter: when its last look began, as which one, and until when nothing expires (None:
+    # it is under way).
+    _last: OrderedDict[str, tuple[int, int, int | None]] = field(default_factory=OrderedDict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def begin(self, counter: str, now_ms: int, tried: int) -> Look:
+        """Whether to look now. If so, `end` has to follow.
+
+        Args:
+            counter: its name.
+            now_ms: the time.
+            tried: how many looks had begun when the refused request was sent.
+        """
+        with self._lock:
+            began_ms, number, quiet_until_ms = self._last.get(counter, (0, 0, 0))
+            if quiet_until_ms is None and 0 <= now_ms - began_ms < RELEASE_LEASE_MS:
+                return Look.UNDER_WAY
+            if quiet_until_ms is not None and began_ms <= now_ms < quiet_until_ms:
+                return Look.SINCE if number > tried else Look.NOTHING_EXPIRED
+            self.begun += 1
+            self._last[counter] = now_ms, self.begun, None
+            self._last.move_to_end(counter)
+            if len(self._last) > _LOOKS_KEPT:
+                self._last.popitem(last=False)
+            return Look.NOW
+
+    def end(self, counter: str, quiet_until_ms: int | None) -> None:
+        """A look is over.
+
+        Args:
+            counter: its name.
+            quiet_until_ms: until when nothing more expires; None: not known, so look again.
+        """
+        with self._lock:
+            began_ms, number, _ = self._last.pop(counter, (0, 0, None))
+            if quiet_until_ms is not None:
+                self._last[counter] = began_ms, number, quiet_until_ms
+
+
 @dataclass(slots=True)
 class Releases:
     """What one call releases so that it is not refused. Made before its first request.
 
     Attributes:
-        context: what to work with.
+        connection: what to work with.
         until_ms: until when it waits, at least; begins with the first release.
         waits: how often it has waited: for others, or after an error.
         handled: the counters and ids of the keys of holds that it has released or found ended.
         tried: how many looks this process had begun when the last request of the call was sent.
     """
 
-    context: MethodContext
+    connection: Connection
     until_ms: int | None = None
     waits: int = 0
     handled: set[tuple[str, str]] = field(default_factory=set)
@@ -122,7 +187,7 @@ class Releases:
 
     def __post_init__(self) -> None:
         """The first request of the call follows."""
-        self.tried = self.context.looks.begun
+        self.tried = self.connection.shared(RecentLooks).begun
 
     def for_refused(self, definition: Definition, refused: BoundReached) -> Steps[bool]:
         """Release expired holds of a counter that refused; whether to try again.
@@ -161,7 +226,7 @@ class Releases:
             Throttled: as `release`; or the bins changed in every attempt to read them.
         """
         while True:
-            parts = yield from split_over_bins(self.context, definition, delta)
+            parts = yield from split_over_bins(self.connection, definition, delta)
             if not isinstance(parts, BoundReached) or not (
                 yield from self.for_refused(definition, parts)
             ):
@@ -178,27 +243,27 @@ class Releases:
             Throttled: the time of the call is over, and expired holds may be left.
         """
         if (yield from self._look(definition)):
-            self.tried = self.context.looks.begun
+            self.tried = self.connection.shared(RecentLooks).begun
             return True
         return False
 
     def _look(self, definition: Definition) -> Steps[bool]:
-        context, counter = self.context, definition.counter
-        now_ms = context.clock.now_ms()
+        connection, counter = self.connection, definition.counter
+        now_ms = connection.clock.now_ms()
         self.until_ms = self.until_ms or now_ms + RELEASE_TIME_MS
-        look = context.looks.begin(counter, now_ms, self.tried)
+        look = connection.shared(RecentLooks).begin(counter, now_ms, self.tried)
         if look is Look.UNDER_WAY:
             yield from self._wait(counter)
         if look is not Look.NOW:
             return look is not Look.NOTHING_EXPIRED
         quiet_until_ms = None
         try:
-            lapsed, quiet_until_ms = yield from _lapsed(context, definition, self.handled)
+            lapsed, quiet_until_ms = yield from _lapsed(connection, definition, self.handled)
             done = not lapsed or (yield from self._release(definition, lapsed))
         except PASSING:
             done = False
         finally:
-            context.looks.end(counter, quiet_until_ms)
+            connection.shared(RecentLooks).end(counter, quiet_until_ms)
         if not done:
             yield from self._wait(counter)
         # Another process may have released what was in the way before this one looked.
@@ -206,7 +271,7 @@ class Releases:
 
     def _wait(self, counter: str) -> Steps[None]:
         self.waits += 1
-        late = self.until_ms is not None and self.context.clock.now_ms() >= self.until_ms
+        late = self.until_ms is not None and self.connection.clock.now_ms() >= self.until_ms
         if late and self.waits >= POLICY.attempts:
             raise Throttled(
                 f"strict counter {counter!r} has expired holds that could not be released yet"
@@ -215,35 +280,38 @@ class Releases:
 
     def _release(self, definition: Definition, lapsed: Sequence[str]) -> Steps[bool]:
         """Release these holds; whether one of them ended, by this call or another one."""
-        context, owner = self.context, self.context.new_id(self.context.clock.now_ms())
+        connection, owner = (
+            self.connection,
+            self.connection.ids.new_id(self.connection.clock.now_ms()),
+        )
         try:
-            yield Send(_lease(context, definition, owner))
+            yield Send(_lease(connection, definition, owner))
         except ConditionFailed:
             return False  # another process is at it
         done = False
         for change_id in lapsed:
-            if (yield from release_hold(context, definition, change_id)):
+            if (yield from release_hold(connection, definition, change_id)):
                 done = True
                 self.handled.add((definition.counter, change_id))
         with suppress(ConditionFailed, *PASSING):
             key = keys.release_key(definition.counter)
-            yield Send(Delete(context.table, key, Compare("owner", "=", owner)))
+            yield Send(Delete(connection.counters, key, Compare("owner", "=", owner)))
         return done
 
 
-def _lease(context: MethodContext, definition: Definition, owner: str) -> Put:
-    now_ms = context.clock.now_ms()
+def _lease(connection: Connection, definition: Definition, owner: str) -> Put:
+    now_ms = connection.clock.now_ms()
     item = {
         **keys.release_key(definition.counter),
         "owner": owner,
         "until": now_ms + RELEASE_LEASE_MS,
         "expires_at": (now_ms + MINUTE_MS) // SECOND_MS,
     }
-    return Put(context.table, item, AnyOf(Absent("part"), Compare("until", "<", now_ms)))
+    return Put(connection.counters, item, AnyOf(Absent("part"), Compare("until", "<", now_ms)))
 
 
 def _lapsed(
-    context: MethodContext, definition: Definition, handled: set[tuple[str, str]]
+    connection: Connection, definition: Definition, handled: set[tuple[str, str]]
 ) -> Steps[tuple[list[str], int | None]]:
     """The holds of a counter that can be released, and until when no more can be.
 
@@ -252,12 +320,12 @@ def _lapsed(
         and None if there is one: there may be more.
     """
     places = keys.marker_places(definition.counter, definition.bins)
-    now_ms, skew_ms = context.clock.now_ms(), context.clock_skew_ms
+    now_ms, skew_ms = connection.clock.now_ms(), connection.clock_skew_ms
     quiet_until_ms = now_ms + HOLD_MIN_MS
     found: list[str] = []
     for bucket in buckets_of(places):
         # Together with those that expire soon: until then another look finds nothing.
-        query = bucket_query(context.table, bucket, quiet_until_ms - skew_ms, _PAGE_SIZE)
+        query = bucket_query(connection.counters, bucket, quiet_until_ms - skew_ms, _PAGE_SIZE)
         while True:
             page: Page = yield Send(query)
             for item in page.items:
@@ -279,27 +347,27 @@ def change_id_of(key: Key) -> str:
     return key["part"].removeprefix(keys.MARKER_PREFIX)
 
 
-def release_hold(context: MethodContext, definition: Definition, change_id: str) -> Steps[bool]:
+def release_hold(connection: Connection, definition: Definition, change_id: str) -> Steps[bool]:
     """Release a hold whose time is over; whether it has ended, by this call or another one."""
-    now_ms = context.clock.now_ms()
-    call, attempts = context.new_id(now_ms), context.attempts()
-    one = Resolution(context, definition, change_id, Purpose.RELEASE, attempts, call)
+    now_ms = connection.clock.now_ms()
+    call, attempts = connection.ids.new_id(now_ms), connection.attempts()
+    one = Resolution(connection, definition, change_id, Purpose.RELEASE, attempts, call)
     try:
         return not isinstance((yield from one.apply()), Unknown | Contended | End)
     except NoSuchHold:
         return True  # the index is a moment late
 
 
-def is_copied_into(context: MethodContext, on_failure: Callable[[Item, Exception], object]) -> bool:
+def is_copied_into(connection: Connection, on_failure: Callable[[Item, Exception], object]) -> bool:
     """Whether a restore copies items into the table now: one read unit.
 
     Args:
-        context: of the table.
+        connection: of the table.
         on_failure: called with the error of the read; then nothing should be released either.
     """
     key = keys.restore_key()
     try:
-        record = context.reads.get(context.table, key, consistent=True)
+        record = connection.retrying.get(connection.counters, key, consistent=True)
     except PASSING as error:
         on_failure(key, error)
         return True
@@ -336,7 +404,7 @@ class HeldComparison:
 
 
 def open_holds(
-    context: MethodContext,
+    connection: Connection,
     definition: Definition,
     on_corrupt: OnCorrupt | None = None,
     *,
@@ -350,7 +418,7 @@ def open_holds(
     Raises:
         CorruptItem: a hold cannot be read, and `on_corrupt` is not given.
     """
-    reads, table, counter = context.reads, context.table, definition.counter
+    reads, table, counter = connection.retrying, connection.counters, definition.counter
     places = keys.marker_places(counter, definition.bins)
     found: list[dict[str, str]] = []
     for bucket in buckets_of(places):
@@ -364,7 +432,7 @@ def open_holds(
     return sorted(stored, key=lambda hold: (hold.lapses_at_ms, hold.id))
 
 
-def compare_held(context: MethodContext, definition: Definition) -> Steps[HeldComparison]:
+def compare_held(connection: Connection, definition: Definition) -> Steps[HeldComparison]:
     """Compare what a counter holds with its open holds.
 
     Twice a read unit, with bins two for each, and a read unit for each open hold; up to three times
@@ -374,12 +442,12 @@ def compare_held(context: MethodContext, definition: Definition) -> Steps[HeldCo
         StaleDefinition: the counter was deleted or recreated.
         CorruptItem: an item of it, or a hold, cannot be read.
     """
-    before = yield from _items(context, definition)
+    before = yield from _items(connection, definition)
     for settle_ms in (0, _SETTLE_MS, _SETTLE_MS):
         yield Pause(settle_ms)
-        holds = open_holds(context, definition, consistent=True)
-        after = yield from _items(context, definition)
-        found = compared(context, definition, before, after, holds)
+        holds = open_holds(connection, definition, consistent=True)
+        after = yield from _items(connection, definition)
+        found = compared(connection, definition, before, after, holds)
         if found.proven and (settle_ms or not found.differing):
             break
         before = after
@@ -387,14 +455,14 @@ def compare_held(context: MethodContext, definition: Definition) -> Steps[HeldCo
 
 
 def compared(
-    context: MethodContext,
+    connection: Connection,
     definition: Definition,
     before: Sequence[Item],
     after: Sequence[Item],
     holds: Sequence[Hold],
 ) -> HeldComparison:
     """The comparison of items that were read before and after open holds. Pure but for the time."""
-    released_before_ms = context.clock.now_ms() - context.clock_skew_ms
+    released_before_ms = connection.clock.now_ms() - connection.clock_skew_ms
     held = {item["counter"]: decode_state(item).held for item in after}
     reserved: dict[str, Amount] = {}
     for hold in holds:
@@ -412,7 +480,7 @@ def compared(
     )
 
 
-def counters_with_holds(context: MethodContext, namespaces: Iterable[str]) -> list[str]:
+def counters_with_holds(connection: Connection, namespaces: Iterable[str]) -> list[str]:
     """The counters of some namespaces that hold something, or for which a hold is in the index.
 
     Half a read unit for each counter of method marker and for each of its bins, and for about 30
@@ -422,20 +490,22 @@ def counters_with_holds(context: MethodContext, namespaces: Iterable[str]) -> li
     found = {
         one.counter
         for namespace in sorted(wanted)
-        for one in list_counters(context, namespace, lambda _error: None)
+        for one in list_counters(connection, namespace, lambda _error: None)
         if one.method is Method.MARKER and one.held
     }
     for bucket in all_buckets():
-        for page in context.reads.pages(bucket_query(context.table, bucket, TIME_LIMIT_MS, None)):
+        for page in connection.retrying.pages(
+            bucket_query(connection.counters, bucket, TIME_LIMIT_MS, None)
+        ):
             names = {item["counter"].partition("#")[0] for item in page}
             found |= {name for name in names if keys.namespace_of(name) in wanted}
     return sorted(found)
 
 
-def _items(context: MethodContext, definition: Definition) -> Steps[list[Item]]:
+def _items(connection: Connection, definition: Definition) -> Steps[list[Item]]:
     if definition.bins == 1:
-        return [(yield from context.read_incarnation(definition))]
-    return (yield from read_bins(context, definition))
+        return [(yield from read_incarnation(connection, definition))]
+    return (yield from read_bins(connection, definition))
 
 
 @dataclass(slots=True)
@@ -463,17 +533,17 @@ class OverdueHolds:
     """The expired holds of the counters of a table.
 
     Attributes:
-        context: of the table `counters`.
+        connection: of the table `counters`.
         on_failure: called with the key and the error of a hold that could not be released.
     """
 
-    context: MethodContext
+    connection: Connection
     on_failure: Callable[[Item, Exception], object] = lambda _key, _error: None
     definitions: Definitions = field(init=False)
 
     def __post_init__(self) -> None:
         """No definition known yet."""
-        object.__setattr__(self, "definitions", Definitions(self.context))
+        object.__setattr__(self, "definitions", Definitions(self.connection))
 
     def release(self, deadline_ms: int) -> ReleaseReport:
         """Release expired holds until the deadline; none while a restore copies items.
@@ -489,8 +559,8 @@ class OverdueHolds:
         """
         report = ReleaseReport()
         buckets = all_buckets()
-        first = self.context.clock.now_ms() // MINUTE_MS % len(buckets)
-        with self.context.dynamo.workers(_THREADS, "countledger-release") as pool:
+        first = self.connection.clock.now_ms() // MINUTE_MS % len(buckets)
+        with self.connection.unretried.workers(_THREADS, "countledger-release") as pool:
             for bucket in [*buckets[first:], *buckets[:first]]:
                 self._release_bucket(bucket, deadline_ms, report, pool)
         return report
@@ -503,10 +573,13 @@ class OverdueHolds:
         Raises:
             ServiceFailed: the index cannot be read.
         """
-        context = self.context
-        before_ms = context.clock.now_ms() - context.clock_skew_ms
+        connection = self.connection
+        before_ms = connection.clock.now_ms() - connection.clock_skew_ms
         pages = (
-            next(context.reads.pages(bucket_query(context.table, bucket, before_ms, 1)), [])
+            next(
+                connection.retrying.pages(bucket_query(connection.counters, bucket, before_ms, 1)),
+                [],
+            )
             for bucket in all_buckets()
         )
         return max((before_ms - one["due_at"] for page in pages for one in page), default=0)
@@ -514,29 +587,31 @@ class OverdueHolds:
     def _release_bucket(
         self, bucket: str, deadline_ms: int, report: ReleaseReport, pool: Workers
     ) -> None:
-        context = self.context
-        before_ms = context.clock.now_ms() - context.clock_skew_ms
-        late = context.clock.now_ms() >= deadline_ms
+        connection = self.connection
+        before_ms = connection.clock.now_ms() - connection.clock_skew_ms
+        late = connection.clock.now_ms() >= deadline_ms
         page_size = 1 if late else _RELEASED_PAGE
-        for page in context.reads.pages(bucket_query(context.table, bucket, before_ms, page_size)):
+        for page in connection.retrying.pages(
+            bucket_query(connection.counters, bucket, before_ms, page_size)
+        ):
             # A hold that ends would stop the copy, which compares the items that it meets.
-            deadline_ms = 0 if page and is_copied_into(context, self.on_failure) else deadline_ms
+            deadline_ms = 0 if page and is_copied_into(connection, self.on_failure) else deadline_ms
             done = pool.map(partial(self._release, deadline_ms), page)
             for one, released in zip(page, done, strict=True):
                 if released:
                     report.released += 1
                 else:
                     report.left(before_ms - one["due_at"])
-            if page and context.clock.now_ms() >= deadline_ms:
+            if page and connection.clock.now_ms() >= deadline_ms:
                 return
 
     def _release(self, deadline_ms: int, key: Item) -> bool:
-        if self.context.clock.now_ms() >= deadline_ms:
+        if self.connection.clock.now_ms() >= deadline_ms:
             return False
         counter, change_id = key["counter"].partition("#")[0], change_id_of(key)
         try:
             definition, _ = self.definitions.get(counter)
-            return self.context.run(release_hold(self.context, definition, change_id))
+            return self.connection.run(release_hold(self.connection, definition, change_id))
         except StaleDefinition:
             self.definitions.forget(counter)  # the next run reads it again
             return False

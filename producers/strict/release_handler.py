@@ -12,7 +12,6 @@ from aws_lambda_powertools.metrics import MetricUnit
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.connection import Connection
 from countledger.ledger.limits import SECOND_MS
-from countledger.producers.strict.change import MethodContext
 from countledger.producers.strict.release import OverdueHolds
 
 if TYPE_CHECKING:
@@ -32,18 +31,12 @@ class _ReleaserParts:
 @cache
 def _parts() -> _ReleaserParts:
     """Built at the first invocation, from the function's environment."""
-    connection, logger = Connection.open(), Logger()
-    context = MethodContext(
-        dynamo=connection.dynamo("none"),
-        reads=connection.dynamo("standard"),
-        table=connection.setting("counters_table"),
-        clock_skew_ms=connection.settings.clock_skew_ms,
-    )
+    logger = Logger()
 
     def log(key: Any, error: Exception) -> None:  # noqa: ANN401 - of an item
         logger.error("a hold cannot be released", key=key, reason=str(error))
 
-    return _ReleaserParts(OverdueHolds(context, log), logger, Metrics())
+    return _ReleaserParts(OverdueHolds(Connection.open(), log), logger, Metrics())
 
 
 def release(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001 - Lambda's

@@ -56,13 +56,17 @@ from countledger.ledger.errors import (
 from countledger.ledger.operations import Add, Lacks, SizeAtMost, Transact, Update
 from countledger.producers.strict.change import (
     FENCES_ASKED,
+    KnownFences,
     end,
     fence_of,
+    raise_fences,
     raising,
+    read_incarnation,
     refused_among,
     refused_by,
     unraised,
     update_of,
+    value_of,
     withdrawal,
 )
 from countledger.producers.strict.definition import (
@@ -81,9 +85,10 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Answer, Attempts, Steps, Verdict
     from countledger.ledger.attributes import Item
+    from countledger.ledger.connection import Connection
     from countledger.ledger.errors import Reason
     from countledger.ledger.operations import Condition
-    from countledger.producers.strict.change import MethodContext, StrictChange
+    from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 
@@ -148,14 +153,14 @@ class RequestTokenChange:
     """One change by method request_token.
 
     Attributes:
-        context: what to work with.
+        connection: what to work with.
         definition: of the counter.
         change: what to do.
         attempts: of the call.
         sent: the change as it was sent last.
     """
 
-    context: MethodContext
+    connection: Connection
     definition: Definition
     change: StrictChange
     attempts: Attempts
@@ -163,17 +168,17 @@ class RequestTokenChange:
 
     @classmethod
     def begin(
-        cls, context: MethodContext, definition: Definition, change: StrictChange
+        cls, connection: Connection, definition: Definition, change: StrictChange
     ) -> RequestTokenChange:
         """Nothing sent yet.
 
         Raises:
             KeyExpired, ClockSkew: its key is too old, or dated too far ahead.
         """
-        life_ms = context.token_life_ms
-        change.check_age(context.clock.now_ms(), life_ms, context.clock_skew_ms)
-        attempts = context.attempts(change.remembered_until(life_ms))
-        return cls(context, definition, change, attempts)
+        life_ms = connection.token_life_ms
+        change.check_age(connection.clock.now_ms(), life_ms, connection.clock_skew_ms)
+        attempts = connection.attempts(change.remembered_until(life_ms))
+        return cls(connection, definition, change, attempts)
 
     def at(self, parts: Sequence[Part]) -> Steps[StrictOutcome]:
         """Apply it to these items: two write units each, and one read unit for the value.
@@ -210,11 +215,11 @@ class RequestTokenChange:
 
     def _request(self, parts: Sequence[Part]) -> TokenRequest:
         identity = self.definition.incarnation
-        fences = (self.context.fences.of(part.key, identity) for part in parts)
+        fences = (self.connection.shared(KnownFences).of(part.key, identity) for part in parts)
         return TokenRequest(tuple(parts), tuple(fences))
 
     def _send(self, state: _Next) -> Send:
-        table, definition = self.context.table, self.definition
+        table, definition = self.connection.counters, self.definition
         if isinstance(state, _RaiseFence):
             # A transaction cannot be applied once one of its conditions is false.
             first = state.request.parts[0].key
@@ -262,7 +267,7 @@ class RequestTokenChange:
         match reply.answer:
             case dict(item):
                 first = request.parts[0].key
-                self.context.fences.learn(first, self.definition.incarnation, item)
+                self.connection.shared(KnownFences).learn(first, self.definition.incarnation, item)
                 return Recheck(_AskToken(request))
             case ConditionFailed():  # it is gone, or of another incarnation
                 return Recheck(_AskToken(request))
@@ -287,19 +292,19 @@ class RequestTokenChange:
         for part, fence, reason in zip(request.parts, request.fences, reasons, strict=True):
             item = reason.item if reason.condition_failed else None
             if item is not None and self.definition.is_of(item) and fence_of(item) != fence:
-                self.context.fences.learn(part.key, identity, item)
+                self.connection.shared(KnownFences).learn(part.key, identity, item)
                 raised = True
         return raised
 
     def _applied(self, found: _AppliedBy) -> Steps[StrictOutcome]:
         """The outcome of a token that stands for this change: one read unit."""
         if found is _AppliedBy.NOW:
-            value = yield from self.context.value_of(self.definition)
+            value = yield from value_of(self.connection, self.definition)
             return Applied(self.change.counter, value)
         # The service answers a remembered token without evaluating conditions.
         asked = found is _AppliedBy.ASKED
         try:
-            item = yield from self.context.read_incarnation(self.definition)
+            item = yield from read_incarnation(self.connection, self.definition)
         except CountledgerError as error:
             if not asked and not isinstance(error, PASSING):
                 raise
@@ -320,7 +325,7 @@ class RequestTokenChange:
         """
         if len(parts) > 1:
             return False
-        number = self.context.fences.of(parts[0].key, self.definition.incarnation)
+        number = self.connection.shared(KnownFences).of(parts[0].key, self.definition.incarnation)
         return (yield from self._is_one_of(parts[0], range(number - 1, -1, -1)))
 
     def _is_one_of(self, part: Part, fences: Iterable[int]) -> Steps[bool | None]:
@@ -349,7 +354,7 @@ class RequestTokenChange:
                     return Done(False)
             return otherwise(reply)
 
-        attempts = self.context.attempts(self.attempts.until_ms)
+        attempts = self.connection.attempts(self.attempts.until_ms)
         return (
             yield from attempt(_AskToken(request), self._send, interpret, lambda _: None, attempts)
         )
@@ -361,18 +366,18 @@ class RequestTokenChange:
             IdempotencyKeyReused: for another delta.
             StaleDefinition: the counter was deleted or recreated.
         """
-        context, whole = self.context, Part(self.definition.main, self.change.delta)
+        connection, whole = self.connection, Part(self.definition.main, self.change.delta)
         if self.sent is None:
             raise AssertionError("a request was sent")
         (asked,) = self.sent.fences
         try:
-            number = fence_of((yield from context.read_incarnation(self.definition)))
+            number = fence_of((yield from read_incarnation(connection, self.definition)))
         except PASSING:
             return self._unknown
         # A question under the present number could be applied, once the token is forgotten.
         if number == asked:
             number -= 1
-        elif not (yield from context.raise_fences(self.definition, [whole.key])):
+        elif not (yield from raise_fences(connection, self.definition, [whole.key])):
             return self._unknown
         applied = yield from self._is_one_of(whole, range(number, -1, -1))
         if applied is None:
@@ -380,7 +385,7 @@ class RequestTokenChange:
         if applied:
             return self._before(None)
         until_ms = self.attempts.until_ms
-        ended = yield from withdraw(self.context, self.definition, self.change.id, until_ms)
+        ended = yield from withdraw(self.connection, self.definition, self.change.id, until_ms)
         if isinstance(ended, Withdrawn):
             return ended
         if isinstance(ended, Duplicate) and number < FENCES_ASKED:
@@ -399,7 +404,7 @@ def token_of(definition: Definition, change_id: str) -> str:
 
 
 def withdraw(
-    context: MethodContext, definition: Definition, change_id: str, until_ms: int | None = None
+    connection: Connection, definition: Definition, change_id: str, until_ms: int | None = None
 ) -> Steps[StrictOutcome]:
     """Use up the token of a change, in a transaction that raises the fence: two write units.
 
@@ -407,7 +412,7 @@ def withdraw(
     earlier withdrawal, may have left requests that are under way.
 
     Args:
-        context: what to work with.
+        connection: what to work with.
         definition: of the counter.
         change_id: the id of the change's key.
         until_ms: when a change that was applied under the token may be forgotten; None: unknown.
@@ -420,7 +425,7 @@ def withdraw(
         StaleDefinition: the counter was deleted or recreated.
     """
     counter, token = definition.counter, token_of(definition, change_id)
-    void = Transact([raising(context.table, definition.main, definition.incarnation)], token)
+    void = Transact([raising(connection.counters, definition.main, definition.incarnation)], token)
     withdrawn, duplicate = Withdrawn(counter, token), Duplicate(counter, None)
     taken = False
 
@@ -439,12 +444,12 @@ def withdraw(
 
     # After `until_ms` a change may be applied and forgotten.
     ended = yield from withdrawal(
-        context, definition, void, meaning, until_ms=until_ms, advice=_WITHDRAW_ADVICE
+        connection, definition, void, meaning, until_ms=until_ms, advice=_WITHDRAW_ADVICE
     )
     if not isinstance(ended, Withdrawn | Duplicate):
         return ended
     places = definition.places if taken or definition.bins > 1 else []
-    raised = yield from context.raise_fences(definition, places)
+    raised = yield from raise_fences(connection, definition, places)
     return ended if raised else Unknown(counter, _WITHDRAW_ADVICE)
 
 
@@ -519,14 +524,14 @@ def _not_full(definition: Definition) -> Condition:
 class SetChange:
     """One change by method set."""
 
-    context: MethodContext
+    connection: Connection
     definition: Definition
     change: StrictChange
     attempts: Attempts
 
     @classmethod
     def begin(
-        cls, context: MethodContext, definition: Definition, change: StrictChange
+        cls, connection: Connection, definition: Definition, change: StrictChange
     ) -> SetChange:
         """Nothing sent yet.
 
@@ -538,7 +543,7 @@ class SetChange:
                 f"counter {change.counter!r} of method set takes changes of 1 and -1, not "
                 f"{change.delta}"
             )
-        return cls(context, definition, change, context.attempts())
+        return cls(connection, definition, change, connection.attempts())
 
     def at(self, parts: Sequence[Part]) -> Steps[StrictOutcome]:
         """Apply it: one write unit for each KB of the item.
@@ -548,7 +553,7 @@ class SetChange:
             StaleDefinition: the counter was deleted or recreated.
         """
         counter = self.change.counter
-        write = plan_change(self.context.table, self.definition, self.change)
+        write = plan_change(self.connection.counters, self.definition, self.change)
 
         def interpret(reply: Reply[None]) -> Verdict[None, StrictOutcome]:
             match reply.answer:
@@ -592,7 +597,7 @@ class SetChange:
         if not self.attempts.maybe_applied or isinstance(refused, SetFull):
             return refused
         try:
-            ended = yield from withdraw_of_set(self.context, self.definition, self.change.id)
+            ended = yield from withdraw_of_set(self.connection, self.definition, self.change.id)
         except Unreachable:
             return self._unknown
         if isinstance(ended, Withdrawn):
@@ -602,7 +607,7 @@ class SetChange:
             return self._unknown
         # The token may be of this change or of another one under the same key.
         try:
-            item = yield from self.context.read_incarnation(self.definition)
+            item = yield from read_incarnation(self.connection, self.definition)
         except PASSING:
             return self._unknown
         state = decode_state(item)
@@ -615,7 +620,7 @@ class SetChange:
 
 
 def withdraw_of_set(
-    context: MethodContext, definition: Definition, change_id: str
+    connection: Connection, definition: Definition, change_id: str
 ) -> Steps[StrictOutcome]:
     """Write a token of zero where a change would write its own: one write unit for each KB.
 
@@ -643,8 +648,8 @@ def withdraw_of_set(
 
     return attempt(
         None,
-        lambda _: Send(plan_void(context.table, definition, change_id)),
+        lambda _: Send(plan_void(connection.counters, definition, change_id)),
         interpret,
         lambda exhausted: end(exhausted, counter, _ADVICE_OF_SETS),
-        context.attempts(),
+        connection.attempts(),
     )

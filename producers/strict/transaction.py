@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Steps
-    from countledger.producers.strict.change import MethodContext
+    from countledger.ledger.connection import Connection
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.outcome import StrictOutcome
     from countledger.producers.strict.reader import StrictTables
@@ -39,11 +39,11 @@ class StrictTransactions:
     methods are: the same key with the same changes returns `Duplicate`.
 
     Attributes:
-        context: clients, table, clock and randomness.
+        connection: clients, table, clock and randomness.
         tables: the definitions of the counters.
     """
 
-    context: MethodContext
+    connection: Connection
     tables: StrictTables
 
     def change(
@@ -81,9 +81,9 @@ class StrictTransactions:
         request = self._request(tuple(exact), {"changes": exact}, key, note)
 
         def changed(definitions: Sequence[Definition]) -> Steps[StrictOutcome]:
-            legs = multi_update.legs_of(definitions, exact, self.context.random)
-            write = KeyedWrite.begin(self.context, request, definitions)
-            return multi_update.apply_legs(self.context, legs, write)
+            legs = multi_update.legs_of(definitions, exact, self.connection.random)
+            write = KeyedWrite.begin(self.connection, request, definitions)
+            return multi_update.apply_legs(self.connection, legs, write)
 
         return self._with_definitions(request.counters, changed)
 
@@ -153,7 +153,7 @@ class StrictTransactions:
         request = self._request((counter,), facts, key, note, exact)
 
         def assigned(definitions: Sequence[Definition]) -> Steps[StrictOutcome]:
-            write = KeyedWrite.begin(self.context, request, definitions)
+            write = KeyedWrite.begin(self.connection, request, definitions)
             return ExactWrite(definitions[0], exact, write).apply()
 
         return self._with_definitions((counter,), assigned)
@@ -176,16 +176,16 @@ class StrictTransactions:
         self.tables.at_home("a key of several changes")
         if not isinstance(key, IdempotencyKey):
             key = check_key(key)
-        until_ms = remembered_until(self.context, key, multi_update.WINDOW_MS, "several changes")
-        return self.context.run(self._withdrawing(key, until_ms))
+        until_ms = remembered_until(self.connection, key, multi_update.WINDOW_MS, "several changes")
+        return self.connection.run(self._withdrawing(key, until_ms))
 
     def _withdrawing(self, key: str | IdempotencyKey, until_ms: int | None) -> Steps[StrictOutcome]:
         change_id, what = id_of_key(key), "(all under this key)"
-        outcome = yield from multi_update.withdraw(self.context, change_id, what, until_ms)
+        outcome = yield from multi_update.withdraw(self.connection, change_id, what, until_ms)
         if isinstance(outcome, Duplicate):
             text = key.key if isinstance(key, IdempotencyKey) else key
             try:
-                yield from multi_update.check_counters(self.context, change_id, text)
+                yield from multi_update.check_counters(self.connection, change_id, text)
             except PASSING:
                 return Unknown(what, "the marker of the key could not be read: withdraw it again")
         return outcome
@@ -201,7 +201,7 @@ class StrictTransactions:
         if not isinstance(key, IdempotencyKey):
             key = check_key(key)
         noted = None if note is None else check_note(note)
-        return KeyedRequest(counters, facts, key, self.context.clock.now_ms(), noted, value)
+        return KeyedRequest(counters, facts, key, self.connection.clock.now_ms(), noted, value)
 
     def _with_definitions(
         self, counters: Sequence[str], act: Callable[[Sequence[Definition]], Steps[StrictOutcome]]
@@ -211,7 +211,7 @@ class StrictTransactions:
         for _ in range(_INCARNATIONS):
             definitions = [known.get(counter)[0] for counter in counters]
             try:
-                return self.context.run(act(definitions))
+                return self.connection.run(act(definitions))
             except StaleDefinition:
                 for counter in counters:
                     known.forget(counter)

@@ -73,7 +73,7 @@ def _writer(stack: LocalStack, made: Counter[str]) -> CountLedger:
     def count(model: Any, **_: object) -> None:  # noqa: ANN401 - botocore's operation
         made[model.name] += 1
 
-    ledger.strict.context.dynamo.client.meta.events.register("before-call", count)
+    ledger.strict.connection.unretried.client.meta.events.register("before-call", count)
     return ledger
 
 

@@ -23,10 +23,8 @@ from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import KeyExpired, NoSuchHold, Throttled, TicketResolved, Unclear
 from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
-from countledger.ledger.namespace import Namespaces
 from countledger.producers.quotas.quota import Admitted, Ticket
 from countledger.producers.quotas.quotas import Quotas
-from countledger.producers.strict.change import MethodContext
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.hold import HoldState, hold_id
 from countledger.producers.strict.outcome import (
@@ -162,18 +160,15 @@ class Host:
         random = self.tables.random
         self.life = Life(self.tables, random.randint(-_SKEW_MS // 2, _SKEW_MS // 2))
         client = StruckClient(life=self.life)
-        context = MethodContext(
+        connection = connection_on(
             client,
-            replace(client, attempts=4),
-            "counters",
             self.life,
-            random,
-            lambda _ms: f"{random.getrandbits(96):024x}",
-            _SKEW_MS,
+            retrying=replace(client, attempts=4),
+            new_id=lambda _ms: f"{random.getrandbits(96):024x}",
+            clock_skew_ms=_SKEW_MS,
         )
-        namespaces = Namespaces(connection_on(client))
-        self.strict = StrictCounters(context, namespaces, "home", "home")
-        self.quotas = Quotas(context, "home", "home")
+        connection = replace(connection, random=random)
+        self.strict, self.quotas = StrictCounters(connection), Quotas(connection)
 
 
 @dataclass(eq=False)

@@ -11,33 +11,32 @@ from countledger.ledger.clock import Clock
 from countledger.ledger.connection import Retries
 from countledger.producers.claims.claims import Claims
 from countledger.producers.sequences.sequences import Sequences
-from countledger.producers.strict.change import MethodContext
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
+from tests.unit.connections import UnitConnection, through
 
 T = TypeVar("T")
 
 
-def _means(
-    store: Store, built: MethodContext, retries: Retries, clock: Clock | None
-) -> MethodContext:
+def process_of(
+    store: Store, retries: Retries = "none", clock: Clock | None = None
+) -> UnitConnection:
+    """A new process: its own clients with one meter, nothing known, no waits of its own."""
     dynamo = store.connection.dynamo(retries).metered()
-    reads = replace(built.reads, meter=dynamo.meter)
-    return replace(built, dynamo=dynamo, reads=reads, clock=clock or HandClock())
+    reads = replace(store.connection.dynamo("standard"), meter=dynamo.meter)
+    return through(store.connection, dynamo, reads, clock or HandClock())
 
 
 def sequences_of(
     store: Store, *, retries: Retries = "none", clock: Clock | None = None
 ) -> Sequences:
-    """The sequences of a new process: its own client and meter, no waits of its own."""
-    built = store.app().sequences
-    return replace(built, context=_means(store, built.context, retries, clock))
+    """The sequences of a new process."""
+    return Sequences(process_of(store, retries, clock))
 
 
 def claims_of(store: Store, *, retries: Retries = "none", clock: Clock | None = None) -> Claims:
-    """The claims of a new process, likewise."""
-    built = store.app().claims
-    return replace(built, context=_means(store, built.context, retries, clock))
+    """The claims of a new process."""
+    return Claims(process_of(store, retries, clock))
 
 
 @contextmanager
@@ -84,5 +83,5 @@ def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
 
 def units(owner: Sequences | Claims) -> tuple[float, float]:
     """The write and read units of a process so far."""
-    meter = owner.context.dynamo.meter
+    meter = owner.connection.unretried.meter
     return meter.write_units, meter.read_units

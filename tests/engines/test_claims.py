@@ -138,8 +138,9 @@ def test_nobody_releases_what_another_has(claims: Claims, scope: str) -> None:
 @pytest.mark.parametrize("again", [False, True], ids=["alone", "with others"])
 def test_a_take_from_before_a_release_is_refused(claims: Claims, scope: str, again: bool) -> None:  # noqa: FBT001
     """It arrives late; a take from after the release keeps what it says, but not its end."""
-    context, claim = claims.context, Claim(scope, "a", "u-1")
-    table, skew_ms, now_ms = context.table, context.clock_skew_ms, context.clock.now_ms()
+    connection, claim = claims.connection, Claim(scope, "a", "u-1")
+    table, skew_ms = connection.counters, connection.clock_skew_ms
+    now_ms = connection.clock.now_ms()
     early, late = (
         Taking(table, claim, f"id-{ms}", "a call", ms, skew_ms, again=again).write()
         for ms in (now_ms, now_ms + skew_ms + MINUTE_MS)
@@ -148,11 +149,11 @@ def test_a_take_from_before_a_release_is_refused(claims: Claims, scope: str, aga
     claims.release(claim)
 
     with pytest.raises(ConditionFailed):
-        write_one(context.dynamo, early)
+        write_one(connection.unretried, early)
     assert claims.find(scope, "a") is None
-    write_one(context.dynamo, late)
+    write_one(connection.unretried, late)
 
-    item = context.reads.get(table, claim.key, consistent=True)
+    item = connection.retrying.get(table, claim.key, consistent=True)
     assert item is not None
     assert set(item) == {"counter", "part", "owner", "id", "at", "removed", "removal", "removed_at"}
 

@@ -19,9 +19,7 @@ THREADS = 32
 
 def quotas_of(store: Store) -> Quotas:
     """The quotas of a new process, which has read no limit."""
-    built = store.app().quotas
-    context = replace(built.context, clock=HandClock())
-    return Quotas(context, built.region, built.home_region)
+    return Quotas(replace(store.app().connection, clock=HandClock()))
 
 
 @pytest.fixture(autouse=True)

@@ -146,7 +146,7 @@ def test_p6_a_key_too_old_to_be_remembered_is_refused(
 ) -> None:
     """Whether it counted is no longer known, so nothing is sent."""
     seller.create(counter, method=method, window_ms=3_600_000 if method == "marker" else None)
-    at = datetime.fromtimestamp(seller.context.clock.now_ms() / 1_000, UTC)
+    at = datetime.fromtimestamp(seller.connection.clock.now_ms() / 1_000, UTC)
     old = IdempotencyKey("order-1", at - timedelta(minutes=life, seconds=1))
     ahead = IdempotencyKey("order-1", at + timedelta(minutes=2))
 
@@ -223,7 +223,7 @@ def test_p6_one_made_again_knows_nothing_of_the_old_one(
     seller.change(counter, 1, key=key)
     version = seller.show(counter).version
     other = seller_of(tables)
-    other.context.clock.sleep_ms(1_000)
+    other.connection.clock.sleep_ms(1_000)
     other.delete(counter)
 
     with pytest.raises(NoSuchCounter, match=counter):
@@ -317,7 +317,7 @@ def test_p6_a_marker_tells_who_what_and_until_when(
     marker = tables.item(tables.counters, key) or {}
 
     assert (marker["delta"], marker["key"], marker["note"]) == (2, "order-1", {"buyer": "ann"})
-    assert marker["at"] == seller.context.clock.now_ms()
+    assert marker["at"] == seller.connection.clock.now_ms()
     assert marker["expires_at"] - marker["at"] // 1_000 in {4_560, 4_561}
 
 
@@ -381,9 +381,9 @@ def test_p9_a_refusal_by_method_marker_looks_for_the_marker_once(
     seller.change(counter, -1)
     seller.change(counter, 1)
 
-    before = metered(seller.context.dynamo)
+    before = metered(seller.connection.unretried)
     refused = seller.change(counter, 1)
-    after = metered(seller.context.dynamo)
+    after = metered(seller.connection.unretried)
 
     assert isinstance(refused, BoundReached)
     assert (after[0] - before[0], after[1] - before[1]) == (4, 1)
@@ -397,9 +397,9 @@ def test_p9_who_holds_the_state_reads_nothing(
     first = seller.change(counter, 1)
     assert isinstance(first, Applied)
 
-    before = metered(seller.context.dynamo)
+    before = metered(seller.connection.unretried)
     second = seller.change(counter, 1, known=first.known)
-    after = metered(seller.context.dynamo)
+    after = metered(seller.connection.unretried)
 
     assert isinstance(second, Applied)
     assert second.value == 2
@@ -421,7 +421,7 @@ def test_p9_an_old_state_costs_a_write_and_refuses_nothing(
 def test_p9_a_set_costs_more_as_it_grows(seller: StrictCounters, counter: str) -> None:
     """One unit for each KB of the item, and the counter says how much that is now."""
     seller.create(counter, method="set", max_tokens=60)
-    dynamo = seller.context.dynamo
+    dynamo = seller.connection.unretried
     for number in range(50):
         seller.change(counter, 1, key=f"order-{number}")
 

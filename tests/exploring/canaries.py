@@ -33,7 +33,6 @@ from countledger.producers.quotas import acquiring, administration
 from countledger.producers.sender import Sender
 from countledger.producers.sequences import sequences
 from countledger.producers.strict import creation, methods, token
-from countledger.producers.strict.change import MethodContext
 from countledger.producers.strict.marker import MarkerChange
 from countledger.producers.strict.multi_update import KeyedWrite
 from countledger.producers.strict.token import SetChange
@@ -173,7 +172,8 @@ def _without_fence(patch: pytest.MonkeyPatch) -> None:
         yield from ()
         return True
 
-    patch.setattr(MethodContext, "raise_fences", raised)
+    for module in (creation, token):
+        patch.setattr(module, "raise_fences", raised)
 
 
 def _any_place(patch: pytest.MonkeyPatch) -> None:

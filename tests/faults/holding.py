@@ -16,9 +16,7 @@ _OPENING = 10
 
 def _begun(world: World, name: str, retries: Retries, bins: int) -> tuple[StrictCounters, str]:
     """Of a new process: a counter of ten."""
-    strict, counter = world.ledger.strict, f"fh-{name}:a"
-    context = world.context(strict.context, retries)
-    own = StrictCounters(context, world.namespaces, strict.region, strict.home_region)
+    own, counter = StrictCounters(world.process(retries)), f"fh-{name}:a"
     own.create(counter, method="marker", lower=0, opening=_OPENING, bins=bins)
     return own, counter
 
@@ -35,7 +33,7 @@ def placing(bins: int = 1) -> Begin:
         return Play.repeatable(
             lambda: _place(strict, counter),
             lambda: int(strict.show(counter).held) // _HELD,
-            strict.context.dynamo,
+            strict.connection.unretried,
         )
 
     return begin
@@ -55,7 +53,7 @@ def _ending(act: Callable[[StrictCounters, str], object], value: int, bins: int)
             assert ended or (shown.value, shown.held) == (_OPENING, _HELD)
             return int(ended)
 
-        return Play.repeatable(lambda: act(strict, hold), effect, strict.context.dynamo)
+        return Play.repeatable(lambda: act(strict, hold), effect, strict.connection.unretried)
 
     return begin
 

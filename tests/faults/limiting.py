@@ -14,8 +14,7 @@ _AMOUNT = 7
 
 def _quotas(world: World, retries: Retries) -> Quotas:
     """Of a new process, which has read no limit."""
-    built = world.ledger.quotas
-    return Quotas(world.context(built.context, retries), built.region, built.home_region)
+    return Quotas(world.process(retries))
 
 
 def _begun(world: World, name: str, retries: Retries, method: str = "marker") -> tuple[Quotas, str]:
@@ -47,7 +46,7 @@ def acquiring(
             return int(quotas.show(counter).used / _AMOUNT)
 
         again = (lambda _told: act) if key else (lambda _told: None)
-        return Play(act, effect, (quotas.context.dynamo.client,), again)
+        return Play(act, effect, (quotas.connection.unretried.client,), again)
 
     return begin
 
@@ -62,7 +61,7 @@ def reserving(world: World, name: str, retries: Retries) -> Play:
     def effect() -> int:
         return int(quotas.show(counter).used / _AMOUNT)
 
-    return Play.repeatable(act, effect, quotas.context.dynamo)
+    return Play.repeatable(act, effect, quotas.connection.unretried)
 
 
 def resolving(actual: int | None) -> Begin:
@@ -83,7 +82,7 @@ def resolving(actual: int | None) -> Begin:
             times, rest = divmod(missing, _AMOUNT - (actual or 0))
             return int(times) if not rest else -1
 
-        return Play.repeatable(act, effect, quotas.context.dynamo)
+        return Play.repeatable(act, effect, quotas.connection.unretried)
 
     return begin
 
@@ -97,13 +96,13 @@ def committing_as_reserved(world: World, name: str, retries: Retries) -> Play:
         return _said(quotas.commit(ticket))
 
     def effect() -> int:
-        item = quotas.context.reads.get(
-            quotas.context.table, ticket.ticket.marker_key, consistent=True
+        item = quotas.connection.retrying.get(
+            quotas.connection.counters, ticket.ticket.marker_key, consistent=True
         )
         assert quotas.show(counter).used == _AMOUNT
         return int((item or {})["state"] == "committed")
 
-    return Play.repeatable(act, effect, quotas.context.dynamo)
+    return Play.repeatable(act, effect, quotas.connection.unretried)
 
 
 def creating(world: World, name: str, retries: Retries) -> Play:
@@ -116,7 +115,7 @@ def creating(world: World, name: str, retries: Retries) -> Play:
     def effect() -> int:
         return sum(one.prefix == prefix for one in quotas.list())
 
-    return Play.repeatable(act, effect, quotas.context.dynamo)
+    return Play.repeatable(act, effect, quotas.connection.unretried)
 
 
 def changing(change: Callable[[Quotas, str], None], expected: object) -> Begin:
@@ -136,6 +135,6 @@ def changing(change: Callable[[Quotas, str], None], expected: object) -> Begin:
             return int(limits == expected)
 
         quotas = replace(quotas)
-        return Play.repeatable(act, effect, quotas.context.dynamo)
+        return Play.repeatable(act, effect, quotas.connection.unretried)
 
     return begin

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
 from typing import Any
@@ -22,12 +22,11 @@ from countledger.producers.event import Receipt
 from countledger.producers.ingest.ingest import IngestOutcome
 from countledger.producers.recorder import OutcomeList, Recorder
 from countledger.producers.sender import Sender
-from countledger.producers.strict.change import MethodContext
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
 from tests.faults.injection import Crash
 from tests.faults.matrix import Words
-from tests.unit.connections import UnitConnection, connection_on
+from tests.unit.connections import UnitConnection, connection_on, through
 
 
 @dataclass
@@ -99,10 +98,16 @@ class World:
         """The namespaces, known after their first use."""
         return Namespaces(self.connection())
 
-    def context(self, built: MethodContext, retries: Retries) -> MethodContext:
-        """The context of a new process, whose waits take no time."""
-        dynamo = self.none if retries == "none" else self.standard
-        return replace(built, dynamo=dynamo, reads=self.reads, clock=HandClock())
+    def process(self, retries: Retries) -> UnitConnection:
+        """A new process, whose waits take no time, and which knows the namespaces."""
+        made = through(
+            self.store.connection,
+            self.none if retries == "none" else self.standard,
+            self.reads,
+            HandClock(),
+        )
+        made._shared[KnownNamespaces] = self._known
+        return made
 
     def recorder(self, retries: Retries = "none", clock: HandClock | None = None) -> Recorder:
         """A recorder of a new process that knows its namespaces."""

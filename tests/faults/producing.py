@@ -19,6 +19,7 @@ from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.sending import BatchDelivery, EntryMaker
 from countledger.producers.buffer.settings import NotRecorded
 from countledger.producers.claims.claim import Claim
+from countledger.producers.claims.claims import Claims
 from countledger.producers.event import Event, make_entry
 from countledger.producers.ingest.entries import EntryWriter, RecordProgress
 from countledger.producers.ingest.ingest import Ingest
@@ -233,10 +234,7 @@ def sending_to_kinesis(world: World, name: str, retries: Retries) -> Play:
 
 
 def _strict(world: World, retries: Retries) -> StrictCounters:
-    built = world.ledger.strict
-    return replace(
-        built, context=world.context(built.context, retries), namespaces=world.namespaces
-    )
+    return StrictCounters(world.process(retries))
 
 
 def is_so(act: Callable[[], object]) -> Callable[[], int]:
@@ -259,7 +257,7 @@ def changing(method: Method, prefer: str | None = None, delta: int = 1, bins: in
             return int((seller.show(counter).value - 40) / delta)
 
         again = (lambda _told: act) if key else (lambda _told: None)
-        clients = (seller.context.dynamo.client,)
+        clients = (seller.connection.unretried.client,)
         return Play(act, effect, clients, again)
 
     return begin
@@ -277,12 +275,12 @@ def creating(bins: int) -> Begin:
 
     def begin(world: World, name: str, retries: Retries) -> Play:
         seller, counter = _strict(world, retries), f"fs:{name}"
-        seller.namespaces.create("fs", kind=Kind.STRICT)
+        seller.tables.namespaces.create("fs", kind=Kind.STRICT)
 
         return Play.repeatable(
             done(lambda: seller.create(counter, method="atomic", opening=5, bins=bins)),
             is_so(lambda: _value_of(seller, counter) == 5),
-            seller.context.dynamo,
+            seller.connection.unretried,
         )
 
     return begin
@@ -298,7 +296,7 @@ def bounding(bins: int) -> Begin:
         return Play.repeatable(
             done(lambda: seller.set_bounds(counter, upper=50)),
             is_so(lambda: seller.show(counter).upper == 50),
-            seller.context.dynamo,
+            seller.connection.unretried,
         )
 
     return begin
@@ -312,7 +310,7 @@ def deleting(world: World, name: str, retries: Retries) -> Play:
     return Play.repeatable(
         done(lambda: seller.delete(counter)),
         is_so(lambda: _value_of(seller, counter) is None),
-        seller.context.dynamo,
+        seller.connection.unretried,
     )
 
 
@@ -333,7 +331,7 @@ def withdrawing(method: Method) -> Begin:
         def act() -> object:
             return seller.withdraw(counter, "order-1")
 
-        return Play.repeatable(act, is_so(stored), seller.context.dynamo)
+        return Play.repeatable(act, is_so(stored), seller.connection.unretried)
 
     return begin
 
@@ -357,7 +355,7 @@ def transferring(world: World, name: str, retries: Retries) -> Play:
         values = [int(seller.show(one).value) for one in (source, target)]
         return values[1] // 2 if sum(values) == 5 else -1
 
-    return Play.repeatable(act, effect, seller.context.dynamo)
+    return Play.repeatable(act, effect, seller.connection.unretried)
 
 
 def setting(bins: int) -> Begin:
@@ -371,7 +369,7 @@ def setting(bins: int) -> Begin:
             return seller.transactions.set_value(counter, 2, key=f"s {name}")
 
         effect = is_so(lambda: seller.show(counter).value == 2)
-        return Play.repeatable(act, effect, seller.context.dynamo)
+        return Play.repeatable(act, effect, seller.connection.unretried)
 
     return begin
 
@@ -385,7 +383,7 @@ def withdrawing_all(world: World, name: str, retries: Retries) -> Play:
         return seller.transactions.withdraw(f"w {name}")
 
     effect = is_so(lambda: world.store.item(world.store.counters, place))
-    return Play.repeatable(act, effect, seller.context.dynamo)
+    return Play.repeatable(act, effect, seller.connection.unretried)
 
 
 # ---- claims ----
@@ -401,8 +399,7 @@ def claiming(what: str, *, own: bool) -> Begin:
     """A value is taken, changed or released by its owner, with an item of the app's own or not."""
 
     def begin(world: World, name: str, retries: Retries) -> Play:
-        built = world.ledger.claims
-        claims = replace(built, context=world.context(built.context, retries))
+        claims = Claims(world.process(retries))
         users, key = world.shared(_users), {"id": name}
         old, scope = Claim(f"s-{name}", "old", name), f"s-{name}"
         items: dict[str, Any] = {
@@ -431,7 +428,7 @@ def claiming(what: str, *, own: bool) -> Begin:
             found = (claims.owner(scope, "old"), claims.owner(scope, "new"), mail)
             return [before, after].index(found)  # a half of it is no number
 
-        return Play.repeatable(ways[what], effect, claims.context.dynamo)
+        return Play.repeatable(ways[what], effect, claims.connection.unretried)
 
     return begin
 
@@ -440,10 +437,7 @@ def claiming(what: str, *, own: bool) -> Begin:
 
 
 def _sequences(world: World, retries: Retries) -> Sequences:
-    built = world.ledger.sequences
-    return replace(
-        built, context=world.context(built.context, retries), namespaces=world.namespaces
-    )
+    return Sequences(world.process(retries))
 
 
 def drawing(draw: Callable[[Sequences, str], object], size: int = 1) -> Begin:
@@ -456,7 +450,7 @@ def drawing(draw: Callable[[Sequences, str], object], size: int = 1) -> Begin:
         def effect() -> int:
             return (sequences.show(sequence).last - 1) // size
 
-        clients = (sequences.context.dynamo.client,)
+        clients = (sequences.connection.unretried.client,)
         return Play(lambda: draw(sequences, sequence), effect, clients)
 
     return begin
@@ -470,7 +464,7 @@ def making_a_sequence(world: World, name: str, retries: Retries) -> Play:
     return Play.repeatable(
         done(lambda: sequences.create(sequence, first=10)),
         is_so(lambda: sequences.show(sequence).last == 9),
-        sequences.context.dynamo,
+        sequences.connection.unretried,
     )
 
 
@@ -505,4 +499,4 @@ def appending(world: World, name: str, retries: Retries) -> Play:
         pending = getattr(told, "pending", None)
         return (lambda: sequences.resume(pending).number) if pending else None
 
-    return Play(act, effect, [sequences.context.dynamo.client], again)
+    return Play(act, effect, [sequences.connection.unretried.client], again)

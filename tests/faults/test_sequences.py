@@ -44,7 +44,7 @@ def _meeting(
     def meanwhile() -> None:
         then()
 
-    return faults(sequences.context.dynamo.client, at=at, plan=plan, then=meanwhile)
+    return faults(sequences.connection.unretried.client, at=at, plan=plan, then=meanwhile)
 
 
 def _expect_items(store: Store, collection: Collection, texts: dict[int, str]) -> None:
@@ -62,7 +62,7 @@ def test_a_lost_number_is_asked_for_again(store: Store, collection: Collection) 
         for _ in range(10):
             fast.append(collection, {"text": "fast"})
 
-    client = slow.context.dynamo.client
+    client = slow.connection.unretried.client
     with before_call(client, "PutItem", ten_others), _meeting(slow, "PutItem") as attempts:
         assert slow.append(collection, {"text": "slow"}).number == 11
     assert len(attempts) == 2
@@ -126,7 +126,7 @@ def test_others_who_are_always_faster_leave_nothing_behind(
 ) -> None:
     """The call ends after so many attempts and says that nothing was put."""
     slow, fast = sequences_of(store), sequences_of(store)
-    client = slow.context.dynamo.client
+    client = slow.connection.unretried.client
 
     def overtake(**_: object) -> None:
         fast.append(collection, {"text": "fast"})

@@ -287,7 +287,7 @@ _STRICT: Final = [
         replaced(
             methods,
             "_split_over_bins",
-            lambda _context, _definition, change, one: one.confirm_refusal(
+            lambda _connection, _definition, change, one: one.confirm_refusal(
                 BoundReached(change.counter, 0, "upper", 0, change.delta)
             ),
         ),

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.settings import NotRecorded, PendingEntry, StillBuffered
+from countledger.producers.strict.reader import Definitions
 from tests.simulation import buffer_operations as buffers
 from tests.simulation import threads
 from tests.simulation.client import Client
@@ -24,7 +25,7 @@ from tests.simulation.schedule import Killed
 from tests.simulation.sums import Wrong
 
 # What a process keeps from one call to the next.
-_KEPT: Final = ("connection", "namespaces", "recorder", "means", "sequences", "strict", "lease")
+_KEPT: Final = ("connection", "namespaces", "recorder", "sequences", "strict", "lease")
 _GAP_MS: Final = 400.0
 
 # A lock of Python's own, as the product's modules hold them, is free in the child.
@@ -37,6 +38,7 @@ def _copied_whole() -> Iterator[None]:
     table = copyreg.dispatch_table
     for kind in (BufferedProducer, ProcessConnection):
         table[kind] = lambda one: (object.__new__, (type(one),), vars(one))
+    table[Definitions] = lambda one: (object.__new__, (type(one),), one.__getstate__())
     table[PendingEntry] = lambda one: (
         object.__new__,
         (type(one),),
@@ -45,7 +47,8 @@ def _copied_whole() -> Iterator[None]:
     try:
         yield
     finally:
-        del table[BufferedProducer], table[ProcessConnection], table[PendingEntry]
+        for copied_kind in (BufferedProducer, ProcessConnection, Definitions, PendingEntry):
+            del table[copied_kind]
 
 
 def draw(client: Client) -> None:

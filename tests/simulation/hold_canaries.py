@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Final
 
 from countledger.ledger.attempts import Steps
+from countledger.ledger.connection import Connection
 from countledger.ledger.operations import Write
 from countledger.producers.strict import hold
-from countledger.producers.strict.change import MethodContext
 from countledger.producers.strict.hold import Hold, lapsed_before
 from countledger.producers.strict.holds import HoldChange
 from countledger.producers.strict.release import Releases
@@ -18,8 +18,8 @@ def _bare_hold(writes: Callable[..., list[Write]], *given: object) -> list[Write
     return [bare(own), *others]
 
 
-def _lapsed_here(hold: Hold, context: MethodContext) -> bool:
-    return hold.lapses_at_ms < context.clock.now_ms()
+def _lapsed_here(hold: Hold, connection: Connection) -> bool:
+    return hold.lapses_at_ms < connection.clock.now_ms()
 
 
 def _never(*_: object) -> Steps[bool]:

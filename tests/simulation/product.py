@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -41,7 +41,6 @@ from countledger.producers.quotas.quotas import Quotas
 from countledger.producers.recorder import Compensator, Recorder
 from countledger.producers.sender import Sender
 from countledger.producers.sequences.sequences import Sequences
-from countledger.producers.strict.change import MethodContext
 from countledger.producers.strict.counters import StrictCounters
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.objects import ObjectsClient
@@ -268,32 +267,7 @@ class Product:
     @cached_property
     def strict(self) -> StrictCounters:
         """Strict counters."""
-        over_regions = replace(
-            self.context,
-            table=STRICT,
-            over_regions=True,
-            request_life_ms=self.world.shape.life_ms,
-        )
-        return StrictCounters(
-            self.context,
-            self.namespaces,
-            self.process.region,
-            self.world.home,
-            lambda: over_regions,
-        )
-
-    @cached_property
-    def context(self) -> MethodContext:
-        """What strict counters, sequences and claims work with."""
-        return MethodContext(
-            dynamo=self.writes,
-            reads=self.reads,
-            table=COUNTERS,
-            clock=self.process,
-            random=self.world.random,
-            new_id=self.world.new_id,
-            clock_skew_ms=self.world.shape.skew_ms,
-        )
+        return StrictCounters(self.connection)
 
     @cached_property
     def leftovers(self) -> Leftovers:
@@ -303,7 +277,7 @@ class Product:
     @cached_property
     def sequences(self) -> Sequences:
         """Numbers that are given out once."""
-        return Sequences(self.context, self.namespaces, self.process.region, self.world.home)
+        return Sequences(self.connection)
 
     @cached_property
     def lease(self) -> Lease:
@@ -313,12 +287,12 @@ class Product:
     @cached_property
     def claims(self) -> Claims:
         """Values that one owner has."""
-        return Claims(self.context, self.process.region, self.world.home)
+        return Claims(self.connection)
 
     @cached_property
     def quotas(self) -> Quotas:
         """Limits for each window."""
-        return Quotas(self.context, self.process.region, self.world.home)
+        return Quotas(self.connection)
 
     def compactor(self, schedule: Schedule | None = None) -> Compactor:
         """Merges entries."""

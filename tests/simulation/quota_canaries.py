@@ -29,10 +29,10 @@ def _of_one_window(marker: Any, *given: Any) -> Any:  # noqa: ANN401
     return marker(table, limit, window, f"{key_id}-{window.name}", facts)
 
 
-def _in_the_present_window(resolve: Any, context: Any, ticket: Any, *more: Any) -> Any:  # noqa: ANN401
+def _in_the_present_window(resolve: Any, connection: Any, ticket: Any, *more: Any) -> Any:  # noqa: ANN401
     """A commit is counted when it comes."""
-    window = window_of(context.clock.now_ms(), Per.MINUTE, zone_of("UTC"))
-    return resolve(context, replace(ticket, window=window.name), *more)
+    window = window_of(connection.clock.now_ms(), Per.MINUTE, zone_of("UTC"))
+    return resolve(connection, replace(ticket, window=window.name), *more)
 
 
 def _of_any_ticket(resolution: Any, table: str, ticket: Any, *more: Any) -> Any:  # noqa: ANN401

@@ -95,3 +95,20 @@ def connection_on(
         retrying_client=retrying,
         clients=clients or {},
     )
+
+
+def through(
+    connection: Connection, client: DynamoClient, retrying: DynamoClient, clock: Clock
+) -> UnitConnection:
+    """A process that knows nothing yet, with clients and a clock of its own.
+
+    Args:
+        connection: what it is otherwise.
+        client: of DynamoDB.
+        retrying: the client of DynamoDB whose SDK retries.
+        clock: of the process.
+    """
+    own = {one.name: getattr(connection, one.name) for one in fields(Connection)}
+    return UnitConnection(
+        **{**own, "clock": clock, "_shared": {}}, client=client, retrying_client=retrying
+    )

@@ -1,7 +1,6 @@
 """Strict counters as the public API builds them, one process each, and faults of theirs."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -12,8 +11,7 @@ from countledger.ledger.dynamo import DynamoClient
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import Method
 from countledger.producers.strict.outcome import Applied
-from tests.engines.clock import HandClock
-from tests.engines.numbering import at_once
+from tests.engines.numbering import at_once, process_of
 from tests.engines.store import Store
 
 TRANSACTIONAL: Final = (Method.REQUEST_TOKEN, Method.MARKER)
@@ -29,16 +27,12 @@ def seller_of(
         retries: of the SDK; the product's own choice is none.
         clock: its clock; one that stands still unless given.
     """
-    built = store.app().strict
-    dynamo = store.connection.dynamo(retries).metered()
-    reads = replace(built.context.reads, meter=dynamo.meter)
-    context = replace(built.context, dynamo=dynamo, reads=reads, clock=clock or HandClock())
-    return replace(built, context=context)
+    return StrictCounters(process_of(store, retries, clock))
 
 
 def client_of(seller: StrictCounters) -> Any:  # noqa: ANN401 - a boto3 client
     """The client that its writes go through."""
-    return seller.context.dynamo.client
+    return seller.connection.unretried.client
 
 
 def write_of(method: Method) -> str:

@@ -46,7 +46,7 @@ def test_the_sdk_does_not_retry_behind_our_back(store: Store, counter: str, meth
     """The product's own client makes one attempt; each method decides about the next."""
     strict = store.app().strict
     strict.create(counter, method=method)
-    client = strict.context.dynamo.client
+    client = strict.connection.unretried.client
     calls: list[str] = []
     client.meta.events.register(
         "before-call", lambda model, **_: calls.append(model.name), unique_id="calls"
@@ -128,7 +128,9 @@ def test_a_marker_that_cannot_be_looked_for_leaves_it_open(store: Store, counter
     first.create(counter, method="marker", upper=1, opening=1)
     assert isinstance(retry.change(counter, 1), BoundReached)
 
-    with faults(retry.context.reads.client, at="GetItem", plan=repeat(Fault(Kind.SERVER_ERROR))):
+    with faults(
+        retry.connection.retrying.client, at="GetItem", plan=repeat(Fault(Kind.SERVER_ERROR))
+    ):
         outcome = retry.change(counter, 1, key="order-1")
 
     assert isinstance(outcome, Unknown)

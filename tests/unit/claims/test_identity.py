@@ -17,16 +17,16 @@ from countledger.ledger.operations import Put
 from countledger.producers.claims.claim import Claim
 from countledger.producers.claims.claims import Claims
 from countledger.producers.own_items import NewItem
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import LOST, Fault, MemoryClient, afterwards, applied_then_lost
-from tests.unit.strict.contexts import context_on
 
 SEAT = Claim("seat", "7", "ann")
 OWN = [NewItem("users", {"counter": "u", "part": "u"}, ("counter", "part"))]
 
 
 def _claims(dynamo: MemoryClient) -> Claims:
-    return Claims(context_on(dynamo), "eu", "eu")
+    return Claims(connection_on(dynamo))
 
 
 def _is_release(put: Put) -> bool:
@@ -163,14 +163,14 @@ def test_nothing_is_sent_again_once_another_clock_may_have_forgotten_the_token(
     """The service may have completed the first request by a clock that is ahead by the skew."""
     clock = ManualClock()
     dynamo = MemoryClient(transact_faults=[Fault(LOST, applied=True)])
-    context = context_on(dynamo, clock)
-    woken_ms = clock.at_ms + TOKEN_LIFE_MS - context.clock_skew_ms + asleep_ms
+    connection = connection_on(dynamo, clock)
+    woken_ms = clock.at_ms + TOKEN_LIFE_MS - connection.clock_skew_ms + asleep_ms
 
     def sleep(_now_ms: int) -> None:
         clock.at_ms = woken_ms
 
     clock.on_sleep = sleep
-    claims, taken = Claims(context, "eu", "eu"), [SEAT, Claim("seat", "8", "ann")]
+    claims, taken = Claims(connection), [SEAT, Claim("seat", "8", "ann")]
     if sent > 1:
         assert claims.take(*taken)
     else:

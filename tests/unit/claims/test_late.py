@@ -27,6 +27,7 @@ from countledger.ledger.operations import Delete
 from countledger.producers.claims.claim import Claim
 from countledger.producers.claims.claims import Claims
 from countledger.producers.own_items import ItemChange, NewItem
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import (
     MemoryClient,
@@ -36,7 +37,6 @@ from tests.unit.ledger.memory import (
     held_back,
     meanwhile,
 )
-from tests.unit.strict.contexts import context_on
 
 SEAT, NEXT = Claim("seat", "7", "ann"), Claim("seat", "8", "ann")
 OWN = NewItem("counters", {"counter": "user", "part": "ann"}, ("counter", "part"))
@@ -53,7 +53,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def claims(dynamo: MemoryClient, clock: ManualClock) -> Claims:
-    return Claims(context_on(dynamo, clock), "eu", "eu")
+    return Claims(connection_on(dynamo, clock))
 
 
 def _item(dynamo: MemoryClient, claim: Claim = SEAT) -> Item:
@@ -359,7 +359,7 @@ def test_of_two_takes_under_one_id_the_one_that_was_refused_says_so(
     """In one millisecond: the claim keeps the id of the call that took it."""
     mine, others = (
         replace(SEAT, claim_id="booking-1"),
-        Claims(context_on(dynamo, clock), "eu", "eu"),
+        Claims(connection_on(dynamo, clock)),
     )
 
     def lost_beside_another(_kind: str, _what: object, _request: Callable[[], Any]) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 from countledger.ledger.limits import SECOND_MS
 from countledger.producers.quotas.quota import Admitted, Denied, Ticket
 from countledger.producers.quotas.quotas import Quotas
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient
-from tests.unit.strict.contexts import context_on
 
 TEAM = "llm:team-1"
 MIDNIGHT_MS = int(datetime(2026, 11, 23, tzinfo=UTC).timestamp()) * SECOND_MS
@@ -16,12 +16,12 @@ MIDNIGHT_MS = int(datetime(2026, 11, 23, tzinfo=UTC).timestamp()) * SECOND_MS
 
 def process(dynamo: MemoryClient, clock: ManualClock) -> Quotas:
     """Another process."""
-    return Quotas(context_on(dynamo, clock), "eu", "eu")
+    return Quotas(connection_on(dynamo, clock))
 
 
 def process_like(quotas: Quotas) -> Quotas:
     """A process that has read nothing yet."""
-    return Quotas(quotas.context, quotas.region, quotas.home_region)
+    return Quotas(quotas.connection)
 
 
 def admitted(outcome: Admitted | Denied) -> Admitted:

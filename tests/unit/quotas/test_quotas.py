@@ -1,6 +1,7 @@
 """Quotas over tables in memory: windows, keys, tickets, limits that change, lost answers."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -142,7 +143,7 @@ def test_what_is_no_amount_is_refused(quotas: Quotas) -> None:
 
 
 def test_quotas_live_in_the_home_region(quotas: Quotas) -> None:
-    elsewhere = Quotas(quotas.context, "us", "eu")
+    elsewhere = Quotas(replace(quotas.connection, elsewhere="us-east-1"))
     calls: list[Callable[[], object]] = [
         lambda: elsewhere.acquire(TEAM),
         lambda: elsewhere.create("a:", limit=1, per="day"),
@@ -151,7 +152,7 @@ def test_quotas_live_in_the_home_region(quotas: Quotas) -> None:
         lambda: elsewhere.delete("llm:"),
     ]
     for call in calls:
-        with pytest.raises(WrongRegion, match="home region eu"):
+        with pytest.raises(WrongRegion, match="quotas work in the home region eu-west-1 only"):
             call()
 
 

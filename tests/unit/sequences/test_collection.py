@@ -15,8 +15,8 @@ from countledger.producers.sequences.sequence import (
     check_size,
 )
 from countledger.producers.sequences.sequences import Appending, Numbered, PendingAppend
+from tests.unit.connections import connection_on
 from tests.unit.ledger.memory import MemoryClient, meanwhile
-from tests.unit.strict.contexts import context_on
 
 PLACE: dict[str, Any] = {"table": "posts", "partition": ("counter", "p-1"), "sort": "part"}
 
@@ -76,7 +76,7 @@ def test_a_full_collection_says_so() -> None:
     dynamo.put(Put("posts", {"counter": "p-1", "part": "c#9"}))
 
     with pytest.raises(SequenceExhausted, match="last number is 9"):
-        Appending.begin(context_on(dynamo), PendingAppend(collection, {}, "tag")).carry_out()
+        Appending.begin(connection_on(dynamo), PendingAppend(collection, {}, "tag")).carry_out()
 
 
 def test_other_items_of_the_partition_do_not_count() -> None:
@@ -88,7 +88,7 @@ def test_other_items_of_the_partition_do_not_count() -> None:
 
     told = [
         Appending.begin(
-            context_on(dynamo), PendingAppend(collection, {"n": n}, f"tag {n}")
+            connection_on(dynamo), PendingAppend(collection, {"n": n}, f"tag {n}")
         ).carry_out()
         for n in range(3)
     ]
@@ -102,7 +102,9 @@ def test_a_number_that_another_writer_takes_meanwhile_keeps_its_item() -> None:
     collection = Collection(**PLACE, prefix="c#", digits=3)
 
     def append(tag: str) -> Numbered:
-        return Appending.begin(context_on(dynamo), PendingAppend(collection, {}, tag)).carry_out()
+        return Appending.begin(
+            connection_on(dynamo), PendingAppend(collection, {}, tag)
+        ).carry_out()
 
     dynamo = MemoryClient(plans=[meanwhile(lambda: append("other"))])
 
@@ -125,10 +127,10 @@ def test_a_number_is_no_truth_value() -> None:
 
 def test_a_page_without_items_is_not_the_end_of_a_collection() -> None:
     """The service may answer with one although more follow: the highest number is behind it."""
-    context, collection = context_on(MemoryClient(hesitant=True)), Collection(**PLACE)
+    connection, collection = connection_on(MemoryClient(hesitant=True)), Collection(**PLACE)
 
     put = [
-        Appending.begin(context, PendingAppend(collection, {}, f"tag-{n}")).carry_out()
+        Appending.begin(connection, PendingAppend(collection, {}, f"tag-{n}")).carry_out()
         for n in (1, 2)
     ]
 

@@ -8,21 +8,20 @@ from typing import Any
 import pytest
 
 from countledger.ledger.errors import ConditionFailed, SequenceExists, Unclear
-from countledger.ledger.namespace import Kind, Namespaces
+from countledger.ledger.namespace import Kind
 from countledger.producers.sequences.sequences import Sequences
 from countledger.testing import MemoryStack
 from tests.unit.connections import connection_on
 from tests.unit.ledger.memory import MemoryClient, held_back, meanwhile, sent_twice
-from tests.unit.strict.contexts import context_on
 
 NAME = "q:orders"
 
 
 @pytest.fixture
 def sequences(dynamo: MemoryClient) -> Sequences:
-    namespaces = Namespaces(connection_on(dynamo))
-    namespaces.create("q", kind=Kind.SEQUENCE)
-    return Sequences(context_on(dynamo), namespaces, "eu", "eu")
+    sequences = Sequences(connection_on(dynamo))
+    sequences.namespaces.create("q", kind=Kind.SEQUENCE)
+    return sequences
 
 
 @pytest.mark.parametrize("how", ["draw", "draw_expected", "create"])

@@ -26,7 +26,6 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS
-from countledger.ledger.namespace import Namespaces
 from countledger.ledger.operations import Put
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.hold import HoldState
@@ -47,7 +46,6 @@ from countledger.producers.strict.outcome import (
 from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, Get, MemoryClient, at, held_back, meanwhile, refuses
-from tests.unit.strict.contexts import context_on
 
 HALL = "tickets:hall"
 TEN = timedelta(minutes=10)
@@ -64,9 +62,7 @@ class Shop:
 
     def process(self, clock: ManualClock | None = None) -> StrictCounters:
         """Another process, which knows nothing yet."""
-        context = context_on(self.dynamo, clock or self.clock)
-        namespaces = Namespaces(connection_on(self.dynamo))
-        return StrictCounters(context, namespaces, "home", "home")
+        return StrictCounters(connection_on(self.dynamo, clock or self.clock))
 
     def hold(self, amount: int | Decimal = 2, key: str = "basket-7") -> Held:
         """Place a hold that is expected to succeed."""

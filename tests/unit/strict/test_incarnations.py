@@ -19,7 +19,6 @@ from countledger.producers.strict.outcome import Applied, Duplicate
 from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import LOST, Fault, MemoryClient, meanwhile
-from tests.unit.strict.contexts import context_on
 
 COUNTER = "s:hall"
 
@@ -32,9 +31,9 @@ class Process:
     clock: ManualClock = field(default_factory=ManualClock)
 
     def __post_init__(self) -> None:
-        context = context_on(self.dynamo, self.clock)
-        self.namespaces = Namespaces(connection_on(self.dynamo))
-        self.strict = StrictCounters(context, self.namespaces, "eu", "eu")
+        connection = connection_on(self.dynamo, self.clock)
+        self.namespaces = Namespaces(connection)
+        self.strict = StrictCounters(connection)
 
     def make(self, **more: Any) -> None:  # noqa: ANN401 - of the method
         self.strict.create(COUNTER, **{"method": "marker", "lower": 0, "opening": 10, **more})

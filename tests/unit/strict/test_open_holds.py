@@ -13,8 +13,8 @@ from countledger.producers.strict.release import (
     OverdueHolds,
     counters_with_holds,
 )
+from tests.unit.connections import connection_on
 from tests.unit.ledger.memory import afterwards, at, meanwhile
-from tests.unit.strict.contexts import context_on
 from tests.unit.strict.test_holds import BINS, HALL, Shop
 
 TEN_AND_SKEW_MS = 11 * MINUTE_MS
@@ -39,10 +39,10 @@ def test_a_hold_that_outlives_its_time_is_overdue_after_the_skew() -> None:
     shop.clock.at_ms += TEN_AND_SKEW_MS
 
     assert shop.strict.verify_holds(HALL).overdue == 0
-    assert OverdueHolds(context_on(shop.dynamo, shop.clock)).oldest_ms() == 0
+    assert OverdueHolds(connection_on(shop.dynamo, shop.clock)).oldest_ms() == 0
     shop.clock.at_ms += 1
     assert shop.strict.verify_holds(HALL).overdue == 1
-    assert OverdueHolds(context_on(shop.dynamo, shop.clock)).oldest_ms() == 1
+    assert OverdueHolds(connection_on(shop.dynamo, shop.clock)).oldest_ms() == 1
 
 
 @BINS
@@ -57,9 +57,9 @@ def test_a_hold_that_was_deleted_by_hand_is_found(bins: int) -> None:
 
     assert (found.held, found.reserved, found.holds, found.proven) == (2, 0, 0, True)
     assert len(found.differing) == 1
-    context = context_on(shop.dynamo, shop.clock)
-    assert counters_with_holds(context, ["tickets"]) == [HALL]
-    assert counters_with_holds(context, ["other"]) == []
+    connection = connection_on(shop.dynamo, shop.clock)
+    assert counters_with_holds(connection, ["tickets"]) == [HALL]
+    assert counters_with_holds(connection, ["other"]) == []
     # As the runbook says.
     (item,) = found.differing
     key = {"counter": item, "part": "total" if bins == 1 else "bin"}

@@ -6,7 +6,6 @@ as all regions show the latest version, and the table is never asked for a trans
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from random import Random
 from typing import Any, cast
 
 import pytest
@@ -20,14 +19,14 @@ from countledger.ledger.errors import (
     NamespaceUnknown,
     NoSuchCounter,
     Refused,
+    StackNotFound,
     Throttled,
     Unclear,
     WrongKind,
     WrongRegion,
 )
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, MINUTE_MS, SIGNED_REQUEST_LIFE_MS
-from countledger.ledger.namespace import Kind, Namespaces
-from countledger.producers.strict.change import MethodContext
+from countledger.ledger.namespace import Kind
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import Method
 from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, Withdrawn
@@ -53,22 +52,12 @@ class World:
     tables: dict[str, Any] = field(default_factory=dict)
     clock: ManualClock = field(default_factory=ManualClock)
 
-    def seller(self, region: str = HOME) -> StrictCounters:
+    def seller(self, region: str = HOME, strict_table: str | None = TABLE) -> StrictCounters:
         dynamo = MemoryClient(tables=self.tables)
-        random = Random(7)  # noqa: S311 - jitter
-
-        def context(table: str, *, over_regions: bool) -> MethodContext:
-            return MethodContext(
-                dynamo, dynamo, table, self.clock, random, over_regions=over_regions
-            )
-
-        namespaces = Namespaces(connection_on(dynamo, region=region, home_region=HOME))
         return StrictCounters(
-            context("counters", over_regions=False),
-            namespaces,
-            region,
-            HOME,
-            lambda: context(TABLE, over_regions=True),
+            connection_on(
+                dynamo, self.clock, region=region, home_region=HOME, strict_table=strict_table
+            )
         )
 
     def create(self, counter: str = COUNTER, **choices: Any) -> None:  # noqa: ANN401 - of create
@@ -82,7 +71,7 @@ class World:
 
 
 def _dynamo(seller: StrictCounters) -> MemoryClient:
-    return cast("MemoryClient", seller.context.dynamo)
+    return cast("MemoryClient", seller.connection.unretried)
 
 
 @pytest.fixture
@@ -135,10 +124,9 @@ def test_a_namespace_is_created_in_the_home_region(world: World) -> None:
 
 
 def test_a_stack_without_the_table_gets_no_such_namespace(world: World) -> None:
-    seller = world.seller()
-    without = StrictCounters(seller.context, seller.namespaces, HOME, HOME)
+    without = world.seller(strict_table=None)
 
-    with pytest.raises(BadSetting, match="deploy it with StrictRegions"):
+    with pytest.raises(StackNotFound, match="COUNTLEDGER_STRICT_TABLE"):
         without.create(COUNTER, method="atomic", regions=True)
     assert world.tables == {}
 
@@ -216,7 +204,7 @@ def test_a_refused_counter_leaves_nothing_behind(
 def test_a_crash_while_creating_or_deleting_leaves_an_entry_that_list_skips(world: World) -> None:
     """The entry is written first and deleted last, so a listed counter exists."""
     seller = world.seller()
-    seller.namespaces.for_use(COUNTER, Kind.STRICT_REGIONS)
+    seller.tables.namespaces.for_use(COUNTER, Kind.STRICT_REGIONS)
     _dynamo(seller).faults.extend([None, Fault(Crash())])
 
     with pytest.raises(Crash):
@@ -253,7 +241,7 @@ def test_a_late_request_of_a_creation_creates_no_deleted_counter(world: World) -
 def test_a_creation_is_not_sent_again_after_a_minute(world: World) -> None:
     """The process stood still: its request could be applied after a deletion."""
     seller = world.seller()
-    seller.namespaces.for_use(COUNTER, Kind.STRICT_REGIONS)
+    seller.tables.namespaces.for_use(COUNTER, Kind.STRICT_REGIONS)
     frozen = afterwards(lambda: world.clock.sleep_ms(MINUTE_MS + 1), "put")
     _dynamo(seller).plans.append(frozen)
 
@@ -308,7 +296,7 @@ def test_creating_and_deleting_survive_a_lost_answer(
 ) -> None:
     """Whichever of the two writes it was; the next try finds its own work."""
     seller = world.seller()
-    seller.namespaces.for_use(COUNTER, Kind.STRICT_REGIONS)
+    seller.tables.namespaces.for_use(COUNTER, Kind.STRICT_REGIONS)
     faults = [None] * which + [fault]
 
     _dynamo(seller).faults.extend(faults)

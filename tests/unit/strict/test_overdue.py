@@ -12,8 +12,8 @@ from countledger.ledger.operations import Assign, Put, Update
 from countledger.producers.strict.hold import HoldState
 from countledger.producers.strict.outcome import Held, HoldExpired
 from countledger.producers.strict.release import OverdueHolds
+from tests.unit.connections import connection_on
 from tests.unit.ledger.memory import meanwhile, refuses
-from tests.unit.strict.contexts import context_on
 from tests.unit.strict.test_holds import HALL, Shop
 
 LATE_MS = 11 * MINUTE_MS + 1
@@ -35,8 +35,8 @@ class Releaser:
         # Its threads meet in tables that know of none.
         shop.dynamo.plans.append(_one_at_a_time)
         self.failures: list[tuple[Item, Exception]] = []
-        context = context_on(shop.dynamo, shop.clock)
-        self.holds = OverdueHolds(context, lambda *failure: self.failures.append(failure))
+        connection = connection_on(shop.dynamo, shop.clock)
+        self.holds = OverdueHolds(connection, lambda *failure: self.failures.append(failure))
 
     def run(self, time_ms: int = SECOND_MS) -> tuple[int, int, int]:
         """Released, overdue, and the age of the oldest."""
