@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from countledger.consumers.audit import Auditor
-    from countledger.consumers.groups import Groups
-    from countledger.consumers.leftovers import Leftovers
     from countledger.consumers.over_regions import RegionsReader
     from countledger.consumers.proof import CatchingUp
     from countledger.consumers.rankings import Rankings
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CatchingUp",
-    "Groups",
     "LedgerStream",
     "NamesPage",
     "QuarantineService",
@@ -51,8 +48,6 @@ __all__ = [
     "auditor_of",
     "catching_up_of",
     "deletable_totals_of",
-    "groups_of",
-    "leftovers_of",
     "listing_of",
     "names_of",
     "names_page_of",
@@ -82,7 +77,7 @@ def totals_of(connection: Connection, namespaces: Namespaces | None = None) -> T
 
 
 def _counters_of(connection: Connection) -> tuple[DynamoClient, str]:
-    return connection.dynamo("standard"), connection.setting("counters_table")
+    return connection.retrying, connection.setting("counters_table")
 
 
 def catching_up_of(totals: TotalsReader, exact: ExactReader, namespaces: Namespaces) -> CatchingUp:
@@ -148,26 +143,6 @@ def stream_of(connection: Connection) -> LedgerStream:
     return LedgerStream(connection.streams(), connection.setting("ledger_stream_arn"))
 
 
-def groups_of(connection: Connection, namespaces: Namespaces) -> Groups:
-    """The groups of a stack."""
-    from countledger.consumers.groups import Groups
-
-    return Groups(
-        totals_of(connection, namespaces),
-        namespaces,
-        connection.clock,
-        connection.ids.unique_id,
-        clock_skew_ms=connection.settings.clock_skew_ms,
-    )
-
-
-def leftovers_of(groups: Groups) -> Leftovers:
-    """What removes the items beside a deleted counter."""
-    from countledger.consumers.leftovers import Leftovers
-
-    return Leftovers(groups)
-
-
 def deletable_totals_of(
     connection: Connection, namespaces: Namespaces
 ) -> tuple[
@@ -178,11 +153,12 @@ def deletable_totals_of(
 ]:
     """What a deletion does with a region's totals: read, prove, clear and tidy, in this order."""
     from countledger.consumers.audit import why_not_exact
+    from countledger.consumers.leftovers import Leftovers
     from countledger.consumers.window_audit import clear_with_windows
     from countledger.ledger.assembly import exact_of
 
     audit = auditor_of(connection, exact_of(connection), namespaces)
-    tidy = leftovers_of(groups_of(connection, namespaces)).delete
+    tidy = Leftovers(connection).delete
     verifier = audit.verifier
     clear = partial(clear_with_windows, verifier)
     return verifier.totals.item, partial(why_not_exact, audit), clear, tidy

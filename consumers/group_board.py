@@ -60,12 +60,10 @@ class GroupBoard:
 
     Attributes:
         items: the items of groups.
-        namespaces: the namespaces, which say of what kind a counter is.
         group: the group's name.
     """
 
     items: GroupItems
-    namespaces: Namespaces
     group: str
 
     def members(self) -> Iterator[str]:
@@ -163,17 +161,17 @@ class GroupBoard:
 
     @property
     def _dynamo(self) -> DynamoClient:
-        return self.items.dynamo
+        return self.items.connection.retrying
 
     def _total(self, counter: str) -> Item | None:
         return self._dynamo.get(self._table, keys.total_key(counter), consistent=True)
 
     def _kind(self, counter: str) -> Kind:
-        return self.namespaces.get(keys.namespace_of(counter)).kind
+        return Namespaces(self.items.connection).get(keys.namespace_of(counter)).kind
 
     @property
     def _table(self) -> str:
-        return self.items.table
+        return self.items.connection.counters
 
     def _write_until_agreed(
         self,
@@ -196,7 +194,7 @@ class GroupBoard:
 
     def _write(self, counter: str, seen: Item | None, *, on: bool, mark: bool) -> Item | None:
         """Write a place after the one that was seen; the total with it. None: nothing to write."""
-        board, place = group_board(self.group), self.items.new_id()
+        board, place = group_board(self.group), self.items.connection.ids.unique_id()
         for _ in range(_TRIES):
             change = self._change(counter, seen, on=on, mark=mark)
             if change is None:

@@ -23,12 +23,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from countledger.consumers.assembly import totals_of
 from countledger.consumers.group_board import GroupBoard
 from countledger.consumers.memberships import Memberships, member_of
 from countledger.consumers.rankings import check_limit, ranked, top_of
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, decoded, require
-from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
     BadInput,
     ConditionFailed,
@@ -38,9 +38,7 @@ from countledger.ledger.errors import (
     Throttled,
     Unclear,
 )
-from countledger.ledger.ids import unique_id
 from countledger.ledger.indexes import group_board, is_on
-from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.operations import (
     Absent,
     AllOf,
@@ -67,8 +65,8 @@ if TYPE_CHECKING:
     from countledger.consumers.rankings import Ranked
     from countledger.consumers.totals import TotalsReader
     from countledger.ledger.attributes import Item, OnCorrupt
+    from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.namespace import Namespaces
     from countledger.ledger.total import Total
 
 
@@ -121,22 +119,18 @@ class GroupItems:
     """Reads and writes the items of groups.
 
     Attributes:
-        dynamo: a DynamoDB client; its SDK may retry, because every write here is idempotent.
-        table: the table `counters`.
-        clock: for the times at which groups are made and deleted.
-        new_id: makes a unique id.
-        clock_skew_ms: how far clocks may differ.
+        connection: to the stack; its SDK may retry, because every write here is idempotent.
     """
 
-    dynamo: DynamoClient
-    table: str
-    clock: Clock
-    new_id: Callable[[], str]
-    clock_skew_ms: int
+    connection: Connection
 
     def find(self, group: str) -> Item | None:
         """The item of a group, strongly consistent: one read unit."""
-        return present(self.dynamo.get(self.table, keys.group_key(group), consistent=True))
+        return present(
+            self.connection.retrying.get(
+                self.connection.counters, keys.group_key(group), consistent=True
+            )
+        )
 
     def existing(self, group: str) -> Item:
         """The item of a group: one read unit.
@@ -154,13 +148,18 @@ class GroupItems:
     def list(self, on_corrupt: OnCorrupt | None) -> Iterator[Group]:
         """All groups by name: half a read unit for each 4 KB of groups."""
         directory = Compare("counter", "=", keys.GROUP_PREFIX)
-        for page in self.dynamo.pages(Query(self.table, directory)):
+        for page in self.connection.retrying.pages(Query(self.connection.counters, directory)):
             yield from decoded(filter(present, page), decode_group, on_corrupt)
 
     def make(self, group: str) -> None:
         """Create a group, unless it exists: one write unit; two if it was just deleted."""
-        item = {**keys.group_key(group), "on": False, "id": self.new_id()}
-        put_if_vacant(self.dynamo, Put(self.table, item), self.clock.now_ms(), self.clock_skew_ms)
+        item = {**keys.group_key(group), "on": False, "id": self.connection.ids.unique_id()}
+        put_if_vacant(
+            self.connection.retrying,
+            Put(self.connection.counters, item),
+            self.connection.clock.now_ms(),
+            self.connection.clock_skew_ms,
+        )
 
     def make_again(self, group: str, is_wanted: Callable[[], bool]) -> None:
         """Create a group that was deleted, if it is wanted: a read unit, and a write unit.
@@ -176,25 +175,29 @@ class GroupItems:
             Throttled: other calls made and deleted it each time.
         """
         for _ in range(_SWITCHES):
-            seen = self.dynamo.get(self.table, keys.group_key(group), consistent=True)
+            seen = self.connection.retrying.get(
+                self.connection.counters, keys.group_key(group), consistent=True
+            )
             if present(seen) is not None or not is_wanted():
                 return
             removed = removed_id(seen)
             same = Absent("counter") if removed is None else was_removed(removed)
-            item = {**keys.group_key(group), "on": False, "id": self.new_id()}
+            item = {**keys.group_key(group), "on": False, "id": self.connection.ids.unique_id()}
             # Refused: what others, or an attempt without an answer, have written is read.
             with suppress(ConditionFailed):
-                self.dynamo.put(Put(self.table, item, same))
+                self.connection.retrying.put(Put(self.connection.counters, item, same))
                 return
         raise Throttled(f"group {group!r} kept being made and deleted; try again")
 
     def delete(self, group: str, seen: Item) -> bool:
         """Delete the group that was read; false: it was deleted before. One write unit."""
-        removed, now_ms = require(seen, "id", str), self.clock.now_ms()
-        own = self.new_id()
-        left = tombstone(keys.group_key(group), removed, now_ms, self.clock_skew_ms, removal=own)
+        removed, now_ms = require(seen, "id", str), self.connection.clock.now_ms()
+        own = self.connection.ids.unique_id()
+        left = tombstone(
+            keys.group_key(group), removed, now_ms, self.connection.clock_skew_ms, removal=own
+        )
         same = AllOf(Compare("id", "=", removed), NOT_REMOVED)
-        return removed_by(self.dynamo, Put(self.table, left, same), own)
+        return removed_by(self.connection.retrying, Put(self.connection.counters, left, same), own)
 
     def switch(self, group: str, seen: Item, *, on: bool) -> Item:
         """Replace the setting that was read: one write unit for each attempt.
@@ -207,13 +210,15 @@ class GroupItems:
             Throttled: other calls switched it each time.
             Unclear: others changed it after an attempt that got no answer.
         """
-        switched = self.new_id()
+        switched = self.connection.ids.unique_id()
         clauses = (Assign("on", on), Assign("switched", switched))
         for _ in range(_SWITCHES):
             same = Compare("id", "=", require(seen, "id", str))
             there = AllOf(same, unchanged("switched", seen.get("switched")), NOT_REMOVED)
             try:
-                self.dynamo.update(Update(self.table, keys.group_key(group), clauses, there))
+                self.connection.retrying.update(
+                    Update(self.connection.counters, keys.group_key(group), clauses, there)
+                )
             except ConditionFailed as failed:
                 found = present(failed.item)
                 own = found is not None and found.get("switched") == switched
@@ -241,27 +246,25 @@ class Groups:
     """The groups of a stack, in its home region.
 
     Attributes:
-        totals: reads totals; its SDK may retry, because every write here is idempotent.
-        namespaces: the namespaces, which say of what kind a counter is.
-        clock: for the times of memberships.
-        new_id: makes a unique id.
-        clock_skew_ms: how far clocks may differ.
+        connection: to the stack; its SDK may retry, because every write here is idempotent.
+        totals: reads totals.
     """
 
-    totals: TotalsReader
-    namespaces: Namespaces
-    clock: Clock = field(default_factory=SystemClock)
-    new_id: Callable[[], str] = unique_id
-    clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
+    connection: Connection
+    totals: TotalsReader = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Make what reads totals."""
+        object.__setattr__(self, "totals", totals_of(self.connection))
 
     @property
     def _items(self) -> GroupItems:
-        return GroupItems(self._dynamo, self._table, self.clock, self.new_id, self.clock_skew_ms)
+        return GroupItems(self.connection)
 
     @property
     def memberships(self) -> Memberships:
         """Reads and writes single memberships."""
-        return Memberships(self._dynamo, self._table, self.clock, self.new_id, self.clock_skew_ms)
+        return Memberships(self.connection)
 
     def add(self, group: str, counters: Iterable[str]) -> list[str]:
         """Add counters to a group; a missing group is created.
@@ -452,15 +455,15 @@ class Groups:
 
     @property
     def _dynamo(self) -> DynamoClient:
-        return self.totals.dynamo
+        return self.connection.retrying
 
     @property
     def _table(self) -> str:
-        return self.totals.table
+        return self.connection.counters
 
     def board(self, group: str) -> GroupBoard:
         """The board of a group, ranked or not."""
-        return GroupBoard(self._items, self.namespaces, group)
+        return GroupBoard(self._items, group)
 
     def _add(self, group: str, counter: str) -> bool:
         """The membership first, then the rule: a call that switches it on sees the member."""

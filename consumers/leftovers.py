@@ -10,10 +10,11 @@ whatever the clocks say. So are windows, which are named by an id in their count
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from countledger.consumers.groups import Groups
 from countledger.ledger import keys
 from countledger.ledger.attempts import wrote
 from countledger.ledger.operations import (
@@ -30,9 +31,9 @@ from countledger.ledger.total import windows_ids_in
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from countledger.consumers.groups import Groups
     from countledger.consumers.memberships import Membership
     from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.connection import Connection
     from countledger.ledger.operations import Condition
 
 
@@ -58,10 +59,15 @@ class Leftovers:
     """Deletes the leftovers of a counter. A deletion can be repeated, and stopped anywhere.
 
     Attributes:
-        groups: the groups; the client and the table of their totals are used for all items.
+        connection: to the stack.
     """
 
-    groups: Groups
+    connection: Connection
+    groups: Groups = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Make what removes memberships."""
+        object.__setattr__(self, "groups", Groups(self.connection))
 
     def delete(self, counter: str, before_ms: int) -> list[str]:
         """Delete the items of a ledger counter up to a time, and report the later ones.
@@ -115,15 +121,15 @@ class Leftovers:
             counter: its name.
             bins: the number of items it was spread over.
         """
-        totals = self.groups.totals
+        dynamo = self.connection.retrying
         for place in keys.marker_places(counter, bins):
-            for page in totals.dynamo.pages(self._query(place, keys.MARKER_PREFIX)):
+            for page in dynamo.pages(self._query(place, keys.MARKER_PREFIX)):
                 if page:
                     self._delete_old(counter, page)
 
     def _delete_old(self, counter: str, markers: Sequence[Item]) -> None:
-        totals = self.groups.totals
-        main = totals.dynamo.get(totals.table, keys.total_key(counter), consistent=True) or {}
+        dynamo, table = self.connection.retrying, self.connection.counters
+        main = dynamo.get(table, keys.total_key(counter), consistent=True) or {}
         for marker in markers:
             if marker.get("incarnation") != main.get("incarnation"):
                 self._delete_item(_key_of(marker), all_unchanged(marker, "incarnation"))
@@ -134,11 +140,11 @@ class Leftovers:
         Windows are written after their total. So if it does not name them when it is read after
         them, it was deleted, and the id of its windows is never used again.
         """
-        totals = self.groups.totals
-        for page in totals.dynamo.pages(self._query(counter, keys.WINDOW_PREFIX)):
+        dynamo, table = self.connection.retrying, self.connection.counters
+        for page in dynamo.pages(self._query(counter, keys.WINDOW_PREFIX)):
             if not page:
                 continue
-            main = totals.dynamo.get(totals.table, keys.total_key(counter), consistent=True)
+            main = dynamo.get(table, keys.total_key(counter), consistent=True)
             named = windows_ids_in(main or {})
             for item in page:
                 if item["part"].split("#")[1] not in named:
@@ -173,16 +179,16 @@ class Leftovers:
             self.groups.board(membership.group).try_take_off(membership.counter)
 
     def _items(self, partition: str, prefix: str) -> Iterator[Item]:
-        for page in self.groups.totals.dynamo.pages(self._query(partition, prefix)):
+        for page in self.connection.retrying.pages(self._query(partition, prefix)):
             yield from page
 
     def _query(self, partition: str, prefix: str) -> Query:
         condition = AllOf(Compare("counter", "=", partition), BeginsWith("part", prefix))
-        return Query(self.groups.totals.table, condition)
+        return Query(self.connection.counters, condition)
 
     def _delete_item(self, key: Key, condition: Condition | None = None) -> None:
-        totals = self.groups.totals
-        wrote(totals.dynamo, Delete(totals.table, key, condition))  # unless deleted, or changed
+        dynamo, table = self.connection.retrying, self.connection.counters
+        wrote(dynamo, Delete(table, key, condition))  # unless deleted, or changed
 
 
 def _key_of(item: Item) -> Key:

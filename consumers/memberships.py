@@ -10,17 +10,15 @@ tombstone, without `member`: so a `join` that is applied late does not bring the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, require
-from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.departure import guarded
 from countledger.ledger.errors import ConditionFailed, ServiceFailed, Throttled
-from countledger.ledger.ids import unique_id
-from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, MEMBERSHIP_LEAVES_MS
+from countledger.ledger.limits import MEMBERSHIP_LEAVES_MS
 from countledger.ledger.operations import AllOf, BeginsWith, Compare, Put, Query
 from countledger.ledger.tombstones import (
     NOT_REMOVED,
@@ -31,10 +29,10 @@ from countledger.ledger.tombstones import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from countledger.ledger.attributes import Item
-    from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.connection import Connection
     from countledger.ledger.operations import Condition
 
 _INDEX: Final = "members"
@@ -68,30 +66,24 @@ class Memberships:
     """Reads and writes memberships.
 
     Attributes:
-        dynamo: a DynamoDB client; its SDK may retry, because every write here is idempotent.
-        table: the table `counters`.
-        clock: for the times of memberships.
-        new_id: makes a unique id.
-        clock_skew_ms: how far clocks may differ.
+        connection: to the stack; its SDK may retry, because every write here is idempotent.
     """
 
-    dynamo: DynamoClient
-    table: str
-    clock: Clock = field(default_factory=SystemClock)
-    new_id: Callable[[], str] = unique_id
-    clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
+    connection: Connection
 
     def groups_of(self, counter: str) -> Iterator[str]:
         """The groups of a counter, by name: half a read unit for each 4 KB of memberships."""
         counter = keys.check_counter(counter)
         condition = Compare("member", "=", counter)
-        for page in self.dynamo.pages(Query(self.table, condition, index=_INDEX)):
+        for page in self.connection.retrying.pages(
+            Query(self.connection.counters, condition, index=_INDEX)
+        ):
             yield from (item["counter"].removeprefix(keys.GROUP_PREFIX) for item in page)
 
     def of(self, counter: str) -> list[Membership]:
         """The memberships of a counter: as `groups_of`, and a read unit for each."""
         wanted = [keys.member_key(group, counter) for group in self.groups_of(counter)]
-        found = self.dynamo.get_many(self.table, wanted, consistent=True)
+        found = self.connection.retrying.get_many(self.connection.counters, wanted, consistent=True)
         return [_decode(item) for item in filter(present, found)]
 
     def join(self, group: str, counter: str) -> tuple[Membership, bool]:
@@ -107,25 +99,30 @@ class Memberships:
             ServiceFailed: the request would leave so late that a clean-up could remove it.
             Throttled: other calls added and removed the counter each time.
         """
-        at_ms = self.clock.now_ms()
+        at_ms = self.connection.clock.now_ms()
         with guarded(partial(self._refuse_if_late, at_ms)):
             for number in range(_JOINS):
-                made = Membership(group, counter, self.new_id(), at_ms)
-                found = put_if_vacant(self.dynamo, self._put(made), at_ms, self.clock_skew_ms)
+                made = Membership(group, counter, self.connection.ids.unique_id(), at_ms)
+                found = put_if_vacant(
+                    self.connection.retrying, self._put(made), at_ms, self.connection.clock_skew_ms
+                )
                 if found is None:
                     return made, number == 0
-                made = replace(made, id=self.new_id())
+                made = replace(made, id=self.connection.ids.unique_id())
                 if self._renewed(made, found):
                     return made, False
         raise Throttled(f"{counter!r} kept being added to {group!r} and removed; try again")
 
     def _put(self, made: Membership) -> Put:
         key = keys.member_key(made.group, made.counter)
-        return Put(self.table, {**key, "member": made.counter, "id": made.id, "at": made.at_ms})
+        return Put(
+            self.connection.counters,
+            {**key, "member": made.counter, "id": made.id, "at": made.at_ms},
+        )
 
     def _renewed(self, made: Membership, found: Item) -> bool:
         try:
-            self.dynamo.put(replace(self._put(made), condition=_same(found)))
+            self.connection.retrying.put(replace(self._put(made), condition=_same(found)))
         except ConditionFailed as failed:
             # Else others were faster; or this one was, without an answer, and others since.
             return (failed.item or {}).get("id") == made.id
@@ -140,23 +137,27 @@ class Memberships:
             Whether the counter was a member.
         """
         key = keys.member_key(group, counter)
-        item = present(self.dynamo.get(self.table, key, consistent=True))
+        item = present(self.connection.retrying.get(self.connection.counters, key, consistent=True))
         return item is not None and self.leave_seen(item)
 
     def in_group(self, group: str) -> Iterator[Item]:
         """The memberships of a group, strongly consistent: a read unit for each 4 KB."""
         mine = Compare("counter", "=", keys.GROUP_PREFIX + group)
         condition = AllOf(mine, BeginsWith("part", keys.MEMBER_PREFIX))
-        for page in self.dynamo.pages(Query(self.table, condition, consistent=True)):
+        for page in self.connection.retrying.pages(
+            Query(self.connection.counters, condition, consistent=True)
+        ):
             yield from filter(present, page)
 
     def leave_seen(self, item: Item) -> bool:
         """Remove the membership that was read, but no later one: one write unit."""
         key = {name: item[name] for name in ("counter", "part")}
-        removed, now_ms = require(item, "id", str), self.clock.now_ms()
-        own = self.new_id()
-        left = tombstone(key, removed, now_ms, self.clock_skew_ms, removal=own)
-        return removed_by(self.dynamo, Put(self.table, left, _same(item)), own)
+        removed, now_ms = require(item, "id", str), self.connection.clock.now_ms()
+        own = self.connection.ids.unique_id()
+        left = tombstone(key, removed, now_ms, self.connection.clock_skew_ms, removal=own)
+        return removed_by(
+            self.connection.retrying, Put(self.connection.counters, left, _same(item)), own
+        )
 
     def end(self, membership: Membership) -> bool:
         """Remove this membership, but no later one: one write unit. True if it existed."""
@@ -164,7 +165,7 @@ class Memberships:
         return self.leave_seen({**key, "id": membership.id})
 
     def _refuse_if_late(self, at_ms: int) -> None:
-        if self.clock.now_ms() - at_ms > MEMBERSHIP_LEAVES_MS:
+        if self.connection.clock.now_ms() - at_ms > MEMBERSHIP_LEAVES_MS:
             raise ServiceFailed("this process was suspended; add the counter to the group again")
 
 

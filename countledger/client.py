@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.service import Alerts
     from countledger.consumers.assembly import (
         CatchingUp,
-        Groups,
         LedgerStream,
         NamesPage,
         QuarantineService,
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
         WindowsReader,
     )
     from countledger.consumers.audit import Auditor
+    from countledger.consumers.groups import Groups
     from countledger.ledger.assembly import ExactReader, OnCorrupt
     from countledger.ledger.namespace import Namespaces
     from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
@@ -621,9 +621,9 @@ class CountLedger:
     @made_once
     def groups(self) -> Groups:
         """Groups of counters: their members, their totals, their top."""
-        from countledger.consumers.assembly import groups_of
+        from countledger.consumers.groups import Groups
 
-        return groups_of(self.connection, self.namespaces)
+        return Groups(self.connection)
 
     @made_once
     def rankings(self) -> Rankings:
@@ -678,13 +678,14 @@ class CountLedger:
         """Delete counters with everything that is stored about them, by name or by namespace."""
         from countledger import Kind
         from countledger.compaction.assembly import RegionalTotals, deletions_of
-        from countledger.consumers.assembly import deletable_totals_of, leftovers_of
+        from countledger.consumers.assembly import deletable_totals_of
+        from countledger.consumers.leftovers import Leftovers
 
         def totals(region: str) -> RegionalTotals:
             there = self.connection.in_region(region)
             return RegionalTotals(*deletable_totals_of(there, self.namespaces))
 
-        leftovers = leftovers_of(self.groups)
+        leftovers = Leftovers(self.connection)
         return deletions_of(
             self.connection,
             self._regions,

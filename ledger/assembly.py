@@ -94,7 +94,7 @@ def exact_of(connection: Connection) -> ExactReader:
     """The reader of exact sums of a stack."""
     from countledger.ledger.exact import ExactReader
 
-    dynamo, table = connection.dynamo("standard"), connection.setting("ledger_table")
+    dynamo, table = connection.retrying, connection.setting("ledger_table")
     return ExactReader(dynamo, table, connection.clock)
 
 
@@ -104,7 +104,7 @@ def head_of(connection: Connection, counter: str) -> Head:
 
     counter = keys.check_counter(counter)
     key = keys.head_key(counter)
-    return decode_head(connection.dynamo("standard").get(connection.setting("ledger_table"), key))
+    return decode_head(connection.retrying.get(connection.setting("ledger_table"), key))
 
 
 def entries_of(
@@ -122,7 +122,7 @@ def entries_of(
 
     counter = keys.check_counter(counter)
     spread = namespaces.expect(counter, Kind.LEDGER).spread
-    dynamo, table = connection.dynamo("standard"), connection.setting("ledger_table")
+    dynamo, table = connection.retrying, connection.setting("ledger_table")
     head = head_of(connection, counter)
     return newest_first(
         dynamo,

@@ -37,7 +37,7 @@ class Deleting:
     @property
     def groups(self) -> Groups:
         """The groups of the store."""
-        return Groups(self.store.totals(), self.store.namespaces(), self.clock)
+        return Groups(self.store.process(self.clock))
 
     def deleter(self) -> LedgerDeleter:
         """A process of its own."""
@@ -51,7 +51,7 @@ class Deleting:
                 totals.item,
                 lambda _: None,
                 lambda _: None,
-                Leftovers(Groups(totals, made.namespaces, self.clock)).delete,
+                Leftovers(self.store.process(self.clock)).delete,
             ),
         )
 

@@ -16,13 +16,14 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.indexes import PARTITIONS
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
+from countledger.ledger.namespace import Namespaces
 from tests.engines.differences import Difference
 from tests.engines.store import Store
 from tests.faults.strict.sellers import metered, seller_of
 
 
 def _groups(store: Store) -> Groups:
-    return Groups(store.totals(), store.namespaces())
+    return Groups(store.process())
 
 
 def _rankings(store: Store) -> Rankings:
@@ -177,6 +178,7 @@ def test_p9_in_a_ranked_group_it_costs_two_units_more(store: Store, namespace: s
     names = _recorded(store, namespace, 2)
     groups = _groups(store)
     dynamo = groups.totals.dynamo
+    Namespaces(groups.connection).get(namespace)
     groups.add(namespace, [])
     groups.switch_ranking(namespace, on=True)
 
@@ -218,6 +220,7 @@ def test_p9_a_removal_without_a_place_costs_a_unit_more_if_the_group_was_ranked(
     never = f"{namespace}:never"
     groups = _groups(store)
     dynamo = groups.totals.dynamo
+    Namespaces(groups.connection).get(namespace)
     groups.add(namespace, [])
     for on in (True, False):
         groups.switch_ranking(namespace, on=on)

@@ -22,7 +22,6 @@ from countledger.consumers.leftovers import Leftovers
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.rankings import Rankings
 from countledger.consumers.record import ShardName
-from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.connection import Retries
@@ -103,7 +102,7 @@ def grouping(what: str, *, ranked: bool = False) -> Begin:
     def begin(world: World, name: str, _retries: Retries) -> Play:
         world.namespaces.create("fl")
         names, group = [f"fl:{name}-{n}" for n in range(2)], f"g-{name}"
-        groups = Groups(TotalsReader(world.standard, world.store.counters), world.namespaces)
+        groups = Groups(world.connection())
         groups.add(group, names[:1] if what == "add" else names)
         if ranked:
             groups.switch_ranking(group, on=True)
@@ -419,13 +418,13 @@ def erasing(stage: str) -> Begin:
         total = {"total": 14, "events": 2, "entries": 2, "version": 1}
         key = keys.total_key(counter)
         dynamo.put(Put(store.counters, {**key, **total, "updated_at": made.now_ms()}))
-        groups = Groups(TotalsReader(dynamo, store.counters), world.namespaces, made)
+        groups = Groups(world.connection(made))
         groups.add(f"g-{name}", [counter])
 
         def deleter(days: int) -> LedgerDeleter:
             clock = HandClock(made.at_ms + days * DAY_MS)
             compactor = _compactor(world, clock, retire=Retire.DELETE)
-            tidy = Leftovers(groups).delete
+            tidy = Leftovers(world.connection(made)).delete
             return LedgerDeleter(
                 world.connection(clock),
                 compactor.regions,

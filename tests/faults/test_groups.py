@@ -11,7 +11,6 @@ from countledger.consumers.groups import Groups
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.rankings import Rankings
 from countledger.consumers.total_writer import RankRules
-from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.errors import NoSuchGroup
 from countledger.producers.event import Event
@@ -28,7 +27,7 @@ def without_the_second_look(patch: pytest.MonkeyPatch) -> None:
 
 def _groups(store: Store) -> Groups:
     dynamo = store.connection.dynamo("standard").metered()
-    return Groups(TotalsReader(dynamo, store.counters), store.namespaces())
+    return Groups(store.process(dynamo=dynamo))
 
 
 def _names(store: Store, counter: str, number: int) -> tuple[str, list[str]]:

@@ -272,7 +272,7 @@ class Product:
     @cached_property
     def leftovers(self) -> Leftovers:
         """What lies beside a counter that is gone."""
-        return Leftovers(self.groups)
+        return Leftovers(self.connection)
 
     @cached_property
     def sequences(self) -> Sequences:
@@ -348,9 +348,7 @@ class Product:
     @cached_property
     def groups(self) -> Groups:
         """Groups of counters."""
-        new_id = partial(self.world.new_id, 0)
-        skew_ms = self.world.shape.skew_ms
-        return Groups(self.totals, self.namespaces, self.process, new_id, skew_ms)
+        return Groups(self.connection)
 
     @property
     def deleter(self) -> LedgerDeleter:

@@ -14,7 +14,6 @@ from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.regions import Regions
 from countledger.compaction.report import CompactionReport
 from countledger.consumers.groups import Groups
-from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.clock import Clock
@@ -26,6 +25,7 @@ from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from tests.simulation.objects import Bucket, ObjectsClient
 from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER, Stack, limit_of
+from tests.unit.connections import connection_on
 from tests.unit.ledger.memory import MemoryClient, meanwhile
 
 COUNTER = "likes:post"
@@ -164,7 +164,7 @@ class World:
         return S3Archive(client, ArchiveLocation.parse("s3://archive/some/where"))
 
     def groups(self, clock: Clock | None = None) -> Groups:
-        return Groups(TotalsReader(self.dynamo, COUNTERS), self.namespaces, clock or self.clock)
+        return Groups(connection_on(self.dynamo, clock or self.clock))
 
     def deleter(
         self,

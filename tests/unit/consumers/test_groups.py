@@ -1,7 +1,6 @@
 """Groups beside each other's calls, and of counters that cannot be ranked."""
 
 from collections.abc import Callable
-from uuid import uuid4
 
 import pytest
 
@@ -14,11 +13,12 @@ from countledger.ledger.errors import (
     NotRanked,
     ServiceFailed,
 )
-from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, FORMAT, MEMBERSHIP_LEAVES_MS
+from countledger.ledger.limits import FORMAT, MEMBERSHIP_LEAVES_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Assign, Drop, Put, Update
 from tests.unit.compaction.parts import COUNTERS
 from tests.unit.compaction.world import COUNTER, World
+from tests.unit.connections import connection_on
 from tests.unit.ledger.memory import Plan, afterwards, meanwhile
 
 GROUP = "posts"
@@ -40,9 +40,7 @@ def _ranked(*members: str) -> World:
 
 
 def _items(world: World) -> GroupItems:
-    return GroupItems(
-        world.dynamo, COUNTERS, world.clock, lambda: uuid4().hex, CLOCK_SKEW_DEFAULT_MS
-    )
+    return GroupItems(connection_on(world.dynamo, world.clock))
 
 
 def _stored(world: World, key: Item) -> Item:

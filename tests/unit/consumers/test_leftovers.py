@@ -16,6 +16,7 @@ from countledger.ledger.total import windows_names
 from tests.unit.compaction import world as worlds
 from tests.unit.compaction.parts import COUNTERS
 from tests.unit.compaction.world import COUNTER, Stopped
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import ManualClock
 
 GROUP = "posts"
@@ -33,7 +34,7 @@ class World(worlds.World):
 
     @property
     def leftovers(self) -> Leftovers:
-        return Leftovers(self.groups())
+        return Leftovers(connection_on(self.dynamo, self.clock))
 
     def add(self, group: str = GROUP) -> None:
         """A membership, and the state and the log of an alert, by a clock that is late."""

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
-from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.errors import CounterExists, IdempotencyKeyReused, NoSuchCounter, Unclear
 from countledger.ledger.limits import MINUTE_MS, TOKEN_LIFE_MS
@@ -40,8 +38,7 @@ class Process:
 
     def tidy(self, bins: int = 1) -> None:
         """As a deletion does once the counter is gone."""
-        groups = Groups(TotalsReader(self.dynamo, "counters"), self.namespaces)
-        Leftovers(groups).delete_markers(COUNTER, bins)
+        Leftovers(connection_on(self.dynamo)).delete_markers(COUNTER, bins)
 
     @property
     def markers(self) -> list[str]:
