@@ -48,7 +48,7 @@ def _parts() -> _EvaluatorParts:
     connection = Connection.open()
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
     services = ConnectedServices(connection)
-    rules = RuleCache(Rules(dynamo, table, connection.region))
+    rules = RuleCache(Rules(connection))
     url = connection.setting("quarantine_queue_url")
     queue = MessageQueue(connection.queues(), url, "the quarantine")
     store = QuarantineStore(dynamo, table)

@@ -669,9 +669,9 @@ class CountLedger:
     @made_once
     def alerts(self) -> Alerts:
         """The alerts of the stack: rules for totals that cross thresholds, and the alert log."""
-        from countledger.consumers.alerts.service import alerts_of
+        from countledger.consumers.alerts.service import Alerts, ConnectedServices
 
-        return alerts_of(self.connection)
+        return Alerts(self.connection, ConnectedServices(self.connection))
 
     @made_once
     def deletions(self) -> Deletions:

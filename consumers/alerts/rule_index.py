@@ -132,7 +132,7 @@ class RuleCache:
         number = self.rules.number()
         if self._number is None or number != self._number:
             snapshot = self.rules.read()
-            self._index = RuleIndex(snapshot.evaluated_in(self.rules.region))
+            self._index = RuleIndex(snapshot.evaluated_in(self.rules.connection.region))
             self._unreadable = snapshot.unreadable
             # An incomplete snapshot is read again by the next call.
             self._number = snapshot.number if snapshot.is_whole else None

@@ -13,8 +13,7 @@ too late for that time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from random import Random
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger.consumers.alerts.rule import Direction, Rule, Watch, check_rule_name, target_of
@@ -39,7 +38,7 @@ from countledger.ledger.attempts import (
 )
 from countledger.ledger.attributes import Item, check_format, optional, require, require_amount
 from countledger.ledger.calendar import Per
-from countledger.ledger.clock import Backoff, Clock, SystemClock
+from countledger.ledger.clock import Backoff
 from countledger.ledger.departure import guarded
 from countledger.ledger.errors import (
     BadRule,
@@ -51,7 +50,6 @@ from countledger.ledger.errors import (
     TransactionCancelled,
     Unclear,
 )
-from countledger.ledger.ids import new_id
 from countledger.ledger.limits import (
     ALERT_RULE_DELAY_MS,
     ALERT_RULE_SEND_MS,
@@ -66,7 +64,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from countledger.ledger.attempts import Answer
-    from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.connection import Connection
     from countledger.ledger.operations import Write
 
 
@@ -444,22 +442,12 @@ class Rules:
     rules were read: so changes are applied one after the other.
 
     Attributes:
-        dynamo: a DynamoDB client whose SDK does not retry.
-        table: the table `counters`.
-        region: of the table.
-        clock: for the time from which a change is effective.
-        delay_ms: from the write to that time.
-        new_id: makes the id of a revision.
-        random: for the jitter of waits.
+        connection: to the region of the rules.
+        delay_ms: from the write of a change to the time from which it is effective.
     """
 
-    dynamo: DynamoClient
-    table: str
-    region: str
-    clock: Clock = field(default_factory=SystemClock)
+    connection: Connection
     delay_ms: int = ALERT_RULE_DELAY_MS
-    new_id: Callable[[int], str] = new_id
-    random: Random = field(default_factory=Random)
 
     def create(self, rule: Rule, mark: Put | None = None) -> Rule:
         """As `Alerts.create`: the rule with its revision and the time from which it is effective.
@@ -476,7 +464,7 @@ class Rules:
                 )
             made = followed(snapshot, rule, revision, effective_ms)
             marks = () if mark is None else (mark,)
-            return RulePlan((*plan_put(self.table, snapshot, made), *marks), made)
+            return RulePlan((*plan_put(self.connection.counters, snapshot, made), *marks), made)
 
         return self._change(rule.name, decide).expect()
 
@@ -493,14 +481,14 @@ class Rules:
             if wanted.means_the_same_as(there):
                 return RulePlan((), there)
             next_one = followed(snapshot, wanted, revision, effective_ms)
-            return RulePlan(plan_put(self.table, snapshot, next_one), next_one)
+            return RulePlan(plan_put(self.connection.counters, snapshot, next_one), next_one)
 
         return self._change(name, decide).expect()
 
     def delete(self, name: str) -> bool:
         """As `Alerts.delete`. Six write units, and the read units of `read`."""
         name = check_rule_name(name)
-        return self._change(name, deletion(self.table, name)).written
+        return self._change(name, deletion(self.connection.counters, name)).written
 
     def get(self, name: str) -> Rule:
         """As `Alerts.get`. Cost: as `read`."""
@@ -513,7 +501,9 @@ class Rules:
 
     def number(self) -> int:
         """The number of changes so far, read consistently. One read unit."""
-        stored = self.dynamo.get(self.table, keys.rules_stamp_key(), consistent=True)
+        stored = self.connection.retrying.get(
+            self.connection.counters, keys.rules_stamp_key(), consistent=True
+        )
         return decode_stamp(stored).number
 
     def read(self) -> RuleSnapshot:
@@ -526,11 +516,13 @@ class Rules:
             Throttled: the rules changed during every attempt.
         """
         snapshot, before = RuleSnapshot(0, {}, (), {}), -1
-        for _ in _BACKOFF.tries(self.clock, self.random):
+        for _ in _BACKOFF.tries(self.connection.clock, self.connection.random):
             before = self.number()
             everything = self.everything()
             # The stamp is the last item: everything read before it is at most as new.
-            snapshot = snapshot_of(item for page in self.dynamo.pages(everything) for item in page)
+            snapshot = snapshot_of(
+                item for page in self.connection.retrying.pages(everything) for item in page
+            )
             if snapshot.number == before and snapshot.is_whole:
                 return snapshot
         if snapshot.number == before:
@@ -539,20 +531,25 @@ class Rules:
 
     def everything(self) -> Query:
         """The items of all rules."""
-        return Query(self.table, Compare("counter", "=", keys.ALERT_RULES), consistent=True)
+        return Query(
+            self.connection.counters, Compare("counter", "=", keys.ALERT_RULES), consistent=True
+        )
 
     def _change(self, name: str, decide: Decide) -> RuleWritten:
-        attempts = Attempts(self.clock, self.random, _BACKOFF)
-        change = RuleChanger(self, name, self.new_id(self.clock.now_ms()), decide)
+        attempts = self.connection.attempts(policy=_BACKOFF)
+        change = RuleChanger(
+            self, name, self.connection.ids.new_id(self.connection.clock.now_ms()), decide
+        )
         return run(change.steps(attempts), self._perform)
 
     def _perform(self, step: Step) -> Answer:
+        dynamo = self.connection.unretried
         if isinstance(step, Pause):
-            return DynamoPerformer(self.dynamo, self.dynamo, self.clock)(step)
+            return DynamoPerformer(dynamo, dynamo, self.connection.clock)(step)
         if isinstance(step.operation, Query):
             return self.read()
         with guarded(step.before_send):
-            return self.dynamo.transact(step.operation.writes, step.operation.token)
+            return dynamo.transact(step.operation.writes, step.operation.token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -596,7 +593,9 @@ class RuleChanger:
         if state.plan is None:
             return Send(self.rules.everything())
         # A new token: another attempt is another transaction, with another time.
-        transaction = Transact(state.plan.writes, self.rules.new_id(state.computed_ms))
+        transaction = Transact(
+            state.plan.writes, self.rules.connection.ids.new_id(state.computed_ms)
+        )
         return Send(transaction, lambda: self.refuse_late(state.computed_ms))
 
     def _interpret(self, reply: Reply[_Round]) -> Verdict[_Round, RuleWritten]:
@@ -629,7 +628,7 @@ class RuleChanger:
     ) -> Verdict[_Round, RuleWritten]:
         if state.sent is not None and (applied := self._applied(rules, state.sent)) is not None:
             return Done(applied)
-        now_ms = self.rules.clock.now_ms()
+        now_ms = self.rules.connection.clock.now_ms()
         # Each write sent so far is conditional on that number.
         moved = rules.number > state.number
         if maybe_applied and moved and not self._is_shown(rules, state, now_ms):
@@ -665,7 +664,7 @@ class RuleChanger:
 
     def refuse_late(self, computed_ms: int) -> None:
         """Raise `Throttled` for a time computed too long ago; another attempt has a new time."""
-        late_ms = self.rules.clock.now_ms() - computed_ms
+        late_ms = self.rules.connection.clock.now_ms() - computed_ms
         if late_ms > ALERT_RULE_SEND_MS:
             raise Throttled(
                 f"alert rule {self.name!r}: this process was suspended for {late_ms} ms before the "

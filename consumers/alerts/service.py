@@ -43,10 +43,9 @@ from countledger.consumers.alerts.rule import (
 )
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.state import decide_scan, decode_state, scan_write_of
-from countledger.consumers.over_regions import RegionStateStore
-from countledger.consumers.totals import TotalsReader, counters_beginning
+from countledger.consumers.assembly import totals_of
+from countledger.consumers.totals import counters_beginning
 from countledger.ledger import keys
-from countledger.ledger.assembly import strict_regions_of
 from countledger.ledger.attributes import require_amount
 from countledger.ledger.clock import Clock, SystemClock, show_duration
 from countledger.ledger.errors import (
@@ -76,6 +75,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.delivery import DeadLetters, LoggedAlert, Resent
     from countledger.consumers.alerts.message import Alert, Publisher
     from countledger.consumers.alerts.rule import Rule, RuleSpec
+    from countledger.consumers.totals import TotalsReader
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.ledger.connection import Connection
@@ -426,25 +426,6 @@ class ConnectedServices:
         return InitialScan(dynamo, table, self.publisher, self.dead_letters, to.clock)
 
 
-def alerts_of(connection: Connection) -> Alerts:
-    """The alerts of a stack."""
-    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
-    return Alerts(
-        Rules(
-            connection.dynamo("none"),
-            table,
-            connection.region,
-            connection.clock,
-            new_id=connection.ids.new_id,
-            random=connection.random,
-        ),
-        ConnectedServices(connection),
-        TotalsReader(dynamo, table, RegionStateStore.of(connection), strict_regions_of(connection)),
-        AlertLog(dynamo, table),
-        connection.setting("home_region"),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Alerts:
     """The alerts that are evaluated in one region.
@@ -453,18 +434,25 @@ class Alerts:
     or later: see `effective_from_ms` of the rule.
 
     Attributes:
-        rules: the stored rules.
+        connection: to the region.
         services: the services that alerts use.
+        rules: the stored rules.
         totals: to read the counter that a rule names.
         alert_log: the published alerts.
-        home_region: where rules are evaluated by default.
     """
 
-    rules: Rules
+    connection: Connection
     services: ConnectedServices
-    totals: TotalsReader
-    alert_log: AlertLog
-    home_region: str
+    rules: Rules = field(init=False, repr=False)
+    totals: TotalsReader = field(init=False, repr=False)
+    alert_log: AlertLog = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Make what reads and writes rules, totals and the log."""
+        to = self.connection
+        object.__setattr__(self, "rules", Rules(to))
+        object.__setattr__(self, "totals", totals_of(to))
+        object.__setattr__(self, "alert_log", AlertLog(to.retrying, to.counters))
 
     def create(
         self,
@@ -544,7 +532,7 @@ class Alerts:
         Raises:
             As `create`, for the first invalid spec.
         """
-        region = self._evaluate_in(self.rules.region)
+        region = self._evaluate_in(self.connection.region)
         wanted = [rule_of(name, region, spec) for name, spec in specs.items()]
         there = self.rules.read()
         for rule in wanted:
@@ -599,7 +587,7 @@ class Alerts:
         counter = keys.check_counter(counter)
         if not rule.covers(counter):
             raise BadRule(f"rule {name!r} does not watch {counter!r}, so it never alerts for it")
-        alert = trial_alert(rule, counter, self.rules.clock.now_ms())
+        alert = trial_alert(rule, counter, self.connection.clock.now_ms())
         for refused in self.services.publisher.publish([alert], rule.target):
             raise TargetRefused(f"{rule.target} did not accept the message: {refused.reason}")
         return alert
@@ -641,13 +629,13 @@ class Alerts:
 
     def _written(self, rule: Rule, *, wait: bool, now: bool) -> Rule:
         if wait:
-            wait_until_effective(rule, self.rules.clock)
+            wait_until_effective(rule, self.connection.clock)
         if now:
             self.initial_scan(rule)
         return rule
 
     def _evaluate_in(self, region: str | None) -> str:
-        wanted, here = region or self.home_region, self.rules.region
+        wanted, here = region or self.connection.home_region, self.connection.region
         if wanted != here:
             raise WrongRegion(
                 f"this client works in {here}, and a rule is kept where it is evaluated: use a "

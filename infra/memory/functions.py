@@ -193,7 +193,7 @@ class StackFunctions:
         return Evaluator(
             dynamo,
             COUNTERS,
-            RuleCache(Rules(dynamo, COUNTERS, to.region, clock), clock),
+            RuleCache(Rules(to), clock),
             services.publisher,
             services.dead_letters,
             self._quarantine(QuarantineSource.COUNTERS),

@@ -436,7 +436,7 @@ class Restorer:
         for item in filter(present, dynamo.get_many(self.tables.counters, schedules)):
             name = str(item["counter"]).removeprefix(keys.NAMESPACE_PREFIX)
             yield f"schedule of namespace {name}", partial(self._schedule, name, item)
-        rules = Rules(dynamo, self.tables.counters, client.connection.region).read()
+        rules = Rules(client.connection).read()
         for name in (*rules.current, *rules.unreadable):
             yield f"{_RULE}{name}", partial(self._rule, rules, name)
 

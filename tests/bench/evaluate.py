@@ -17,6 +17,7 @@ from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules, RuleStamp, encode_rule, encode_stamp
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.operations import Put
+from tests.unit.connections import connection_on
 from tests.unit.ledger.memory import MemoryClient
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def evaluator_with(count: int) -> Evaluator:
     dynamo, clock = MemoryClient(), SystemClock()
     for item in (encode_stamp(RuleStamp(1, count)), *map(encode_rule, rules_of(count))):
         dynamo.put(Put(TABLE, item))
-    cache = RuleCache(Rules(dynamo, TABLE, REGION, clock), clock)
+    cache = RuleCache(Rules(connection_on(dynamo, region=REGION)), clock)
     if len(cache.index().rules) != count:
         raise AssertionError("the evaluator does not know the rules")
     return Evaluator(dynamo, TABLE, cache, NothingToDo(), NoLetters(), NothingToDo(), clock)

@@ -11,7 +11,6 @@ from countledger.ledger import keys
 from countledger.ledger.errors import RuleExists
 from countledger.ledger.limits import ALERT_RULES_AGE_MS
 from countledger.ledger.operations import Compare, Delete, Query
-from tests.engines.clock import HandClock
 from tests.engines.store import Store
 
 HERE = "here"
@@ -27,7 +26,7 @@ def rules(store: Store) -> Rules:
     everything = Query(store.counters, Compare("counter", "=", keys.ALERT_RULES))
     for item in [item for page in dynamo.pages(everything) for item in page]:
         dynamo.delete(Delete(store.counters, {name: item[name] for name in ("counter", "part")}))
-    return Rules(store.dynamo(), store.counters, HERE, HandClock())
+    return Rules(store.process(region=HERE))
 
 
 def test_rules_are_made_followed_and_deleted(rules: Rules) -> None:
@@ -48,7 +47,7 @@ def test_rules_are_made_followed_and_deleted(rules: Rules) -> None:
 def test_of_two_changes_at_once_neither_is_lost(rules: Rules) -> None:
     """The stamp refuses the second, which is decided anew."""
     rules.create(RULE)
-    other = Rules(rules.dynamo, rules.table, HERE, rules.clock)
+    other = Rules(rules.connection)
     raced: list[Rule] = []
 
     def change(rule: Rule) -> Rule:
@@ -64,8 +63,8 @@ def test_of_two_changes_at_once_neither_is_lost(rules: Rules) -> None:
 
 def test_p9_rules_cost_what_they_say(rules: Rules) -> None:
     """A look for changes is one small read; what changes cost is in the table of operations."""
-    meter = rules.dynamo.meter
-    cache = RuleCache(rules, rules.clock)
+    meter = rules.connection.retrying.meter
+    cache = RuleCache(rules, rules.connection.clock)
     cache.index()
     rules.create(RULE)
     rules.delete("r")
@@ -73,10 +72,10 @@ def test_p9_rules_cost_what_they_say(rules: Rules) -> None:
     before = meter.read_units
     cache.index()
     within = meter.read_units
-    rules.clock.sleep_ms(ALERT_RULES_AGE_MS)
+    rules.connection.clock.sleep_ms(ALERT_RULES_AGE_MS)
     cache.index()
     changed = meter.read_units
-    rules.clock.sleep_ms(ALERT_RULES_AGE_MS)
+    rules.connection.clock.sleep_ms(ALERT_RULES_AGE_MS)
     cache.index()
 
     assert within == before

@@ -253,9 +253,13 @@ def ruling(what: str) -> Begin:
         everything = Query(table, Compare("counter", "=", keys.ALERT_RULES))
         for item in [item for page in world.reads.pages(everything) for item in page]:
             world.reads.delete(Delete(table, {n: item[n] for n in ("counter", "part")}))
-        rules = Rules(world.none, table, "here", HandClock())
+        rules = Rules(world.connection(HandClock()))
         made = Rule(
-            name=name, prefix="", threshold=100, direction=Direction.RISING, evaluate_in="here"
+            name=name,
+            prefix="",
+            threshold=100,
+            direction=Direction.RISING,
+            evaluate_in=world.store.region,
         )
         if what != "create":
             rules.create(made)

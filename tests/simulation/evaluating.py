@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from countledger.consumers.alert_handler import answer_of
 from countledger.consumers.alerts.delivery import (
-    AlertLog,
     QueueDeadLetters,
     Resender,
     ServicePublisher,
@@ -20,7 +19,6 @@ from countledger.consumers.alerts.service import Alerts, InitialScan
 from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.record import label_of
 from countledger.consumers.total_writer import WindowRules
-from countledger.consumers.totals import TotalsReader
 from countledger.infra.local.mappings import record_filter
 from countledger.infra.template import mapping_settings
 from countledger.ledger.errors import CountledgerError
@@ -29,6 +27,7 @@ from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine import QuarantineSource, QuarantineStore
 from tests.simulation.mailbox import URL, Mailbox, MailboxClient
 from tests.simulation.mapping import Mapping
+from tests.simulation.product import connection_of
 from tests.simulation.shape import COUNTERS
 from tests.simulation.targets import BUS, EventsClient, Targets, TopicsClient, topic_of
 
@@ -109,8 +108,7 @@ class EvaluatorFunction:
     def _new(self, process: Process) -> Evaluator:
         dynamo = self.world.dynamo(process, retries=True)
         parts = alerting(self.world, process)
-        random = self.world.random
-        rules = RuleCache(Rules(dynamo, COUNTERS, process.region, process, random=random), process)
+        rules = RuleCache(Rules(connection_of(process)), process)
         quarantine = quarantine_of(self.world, process, QuarantineSource.COUNTERS)
         return Evaluator(
             dynamo,
@@ -156,19 +154,5 @@ def alerting(world: World, process: Process) -> Alerting:
 def alerts_of(world: World, process: Process) -> Alerts:
     """The alerts of its region, for a process whose clock is not behind."""
     careful = replace(process, error_ms=max(process.error_ms, -SECOND_MS))
-    dynamo = world.dynamo(careful, retries=True)
     services: Any = alerting(world, careful)
-    return Alerts(
-        Rules(
-            world.dynamo(careful, retries=False),
-            COUNTERS,
-            process.region,
-            careful,
-            new_id=world.new_id,
-            random=world.random,
-        ),
-        services,
-        TotalsReader(dynamo, COUNTERS),
-        AlertLog(dynamo, COUNTERS),
-        process.region,
-    )
+    return Alerts(connection_of(careful), services)

@@ -13,6 +13,7 @@ from countledger.consumers.alerts.service import Alerts
 from countledger.ledger.limits import SECOND_MS
 from tests.simulation.calm import calm_world
 from tests.simulation.evaluating import alerts_of
+from tests.simulation.product import connection_of
 from tests.simulation.shape import COUNTERS
 from tests.simulation.table import SimulatedTable
 from tests.simulation.world import World
@@ -55,7 +56,7 @@ def _known(index: RuleIndex) -> list[tuple[str, int | None]]:
 
 def _cache(world: World) -> RuleCache:
     process = world.process("home", "evaluator")
-    return RuleCache(Rules(world.dynamo(process, retries=True), COUNTERS, "home", process), process)
+    return RuleCache(Rules(connection_of(process)), process)
 
 
 @pytest.mark.parametrize("change", ["create", "set", "delete"])

@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.alerts.delivery import AlertLog
 from countledger.consumers.alerts.message import Alert, FailedAlert
 from countledger.consumers.alerts.rule import Target
-from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.service import Alerts
-from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.errors import (
     BadRule,
@@ -24,7 +21,7 @@ from countledger.ledger.errors import (
     WrongRegion,
 )
 from countledger.ledger.settings import SettingChange
-from tests.unit.ledger.clocks import ManualClock
+from tests.unit.connections import connection_on
 from tests.unit.ledger.memory import MemoryClient
 
 TABLE = "counters"
@@ -64,9 +61,8 @@ class Reachable:
 def _alerts(
     dynamo: MemoryClient, *, region: str = HOME, targets: Reachable | None = None
 ) -> Alerts:
-    rules = Rules(dynamo, TABLE, region, ManualClock())
     services: Any = targets or Reachable()
-    return Alerts(rules, services, TotalsReader(dynamo, TABLE), AlertLog(dynamo, TABLE), HOME)
+    return Alerts(connection_on(dynamo, region=region, home_region=HOME), services)
 
 
 def _strict(dynamo: MemoryClient, counter: str, **attributes: object) -> None:
@@ -121,7 +117,7 @@ def test_rules_are_kept_where_they_are_evaluated(dynamo: MemoryClient) -> None:
 def test_a_rule_can_be_waited_for(dynamo: MemoryClient) -> None:
     """What is written after `create` has returned is evaluated by the rule."""
     alerts = _alerts(dynamo)
-    clock = alerts.rules.clock
+    clock = alerts.connection.clock
 
     at_once = alerts.create("at-once", **SPEC)
     assert not at_once.is_effective_at(clock.now_ms())

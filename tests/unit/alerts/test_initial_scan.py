@@ -16,6 +16,7 @@ from countledger.ledger.errors import ServiceFailed, Throttled
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS
 from tests.unit.alerts import evaluating
 from tests.unit.alerts.evaluating import REGION, START_MS, TABLE, record, rule
+from tests.unit.connections import connection_on
 from tests.unit.ledger.memory import meanwhile, refuses
 
 
@@ -26,7 +27,7 @@ class World(evaluating.World):
     @property
     def stored(self) -> Rules:
         """The rules as they are stored."""
-        return Rules(self.dynamo, TABLE, REGION, self.clock)
+        return Rules(connection_on(self.dynamo, self.clock, region=REGION))
 
     def scan(self, one: Rule) -> int:
         """How many alerts a scan publishes."""

@@ -11,6 +11,7 @@ from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.alerts.rule_index import RuleCache, RuleIndex
 from countledger.consumers.alerts.rules import Rules
 from countledger.ledger.limits import ALERT_RULE_DELAY_MS, SECOND_MS
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient
 
@@ -42,7 +43,7 @@ class World:
     evaluated: dict[int, list[set[str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.rules = Rules(self.dynamo, "counters", "eu", self.clock, self.delay_ms)
+        self.rules = Rules(connection_on(self.dynamo, self.clock, region="eu"), self.delay_ms)
         self.cache = RuleCache(self.rules, self.clock)
 
     def run(self, happenings: Sequence[Happening]) -> None:

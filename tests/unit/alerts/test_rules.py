@@ -24,6 +24,7 @@ from countledger.ledger.limits import (
     SECOND_MS,
     STREAM_RECORD_MAX_AGE_MS,
 )
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import (
     LOST,
@@ -50,12 +51,12 @@ def clock() -> ManualClock:
 @pytest.fixture
 def rules(clock: ManualClock) -> Rules:
     """None yet."""
-    return Rules(MemoryClient(), TABLE, REGION, clock)
+    return Rules(connection_on(MemoryClient(), clock, region=REGION))
 
 
 def _dynamo(rules: Rules) -> MemoryClient:
-    assert isinstance(rules.dynamo, MemoryClient)
-    return rules.dynamo
+    assert isinstance(rules.connection.retrying, MemoryClient)
+    return rules.connection.retrying
 
 
 def _raised(to: int) -> Callable[[Rule], Rule]:
@@ -76,12 +77,13 @@ def test_a_change_does_not_leave_after_its_process_stood_still(
 ) -> None:
     """It would be effective before any evaluator could know it; so it gets another time first."""
     clock, dynamo = ManualClock(), MemoryClient()
-    rules = Rules(dynamo, TABLE, REGION, clock)
+    rules = Rules(connection_on(dynamo, clock, region=REGION))
     rules.create(RULE)
     dynamo.plans.append(meanwhile(lambda: clock.sleep_ms(nap_ms), "transact"))
     new_ids = iter(range(100))
 
-    change(replace(rules, new_id=lambda _ms: f"id-{next(new_ids)}"))
+    of_ids = connection_on(dynamo, clock, region=REGION, new_id=lambda _ms: f"id-{next(new_ids)}")
+    change(Rules(of_ids))
 
     effective_ms = [
         item.get("effective_until") or item["effective_from"]
@@ -135,7 +137,7 @@ def test_a_change_that_never_leaves_in_time_is_refused_and_not_written() -> None
     dynamo.plans.append(meanwhile(nap, "transact", times=100))
 
     with pytest.raises(Throttled, match="suspended"):
-        Rules(dynamo, TABLE, REGION, clock).create(RULE)
+        Rules(connection_on(dynamo, clock, region=REGION)).create(RULE)
 
     assert dynamo.items(TABLE) == []
 
@@ -211,7 +213,7 @@ def test_a_rule_that_cannot_be_read_hides_no_other(rules: Rules) -> None:
     key = keys.rule_key("corrupt")
     _dynamo(rules).tables[TABLE][key["counter"], key["part"]]["threshold"] = "many"
 
-    cache = RuleCache(rules, rules.clock)
+    cache = RuleCache(rules, rules.connection.clock)
     assert [rule.name for rule in cache.index().rules] == ["r"]
     assert list(cache.unreadable) == ["corrupt"]
     assert [rule.name for rule in rules.list()] == ["r"]
@@ -254,7 +256,7 @@ def test_an_evaluator_takes_the_rules_for_its_region_and_their_past(rules: Rules
     rules.create(replace(RULE, name="elsewhere", evaluate_in="us-east-1"))
     rules.set("r", _raised(200))
 
-    known = RuleCache(rules, rules.clock).index().matching("likes:1")
+    known = RuleCache(rules, rules.connection.clock).index().matching("likes:1")
 
     assert [(rule.name, rule.threshold) for rule in known] == [("r", 100), ("r", 200)]
 
@@ -299,7 +301,7 @@ def test_rules_that_an_editor_left_incomplete_are_returned_as_they_are(
 def test_rules_that_change_during_each_read_are_not_returned(rules: Rules) -> None:
     rules.create(RULE)
     thresholds = iter(range(101, 200))
-    other = replace(rules, dynamo=MemoryClient(tables=_dynamo(rules).tables))
+    other = Rules(connection_on(MemoryClient(tables=_dynamo(rules).tables), region=REGION))
     change = meanwhile(
         lambda: other.set("r", _raised(next(thresholds))), "query", times=float("inf")
     )
