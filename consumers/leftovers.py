@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from countledger.consumers.groups import Groups
 from countledger.ledger import keys
 from countledger.ledger.attempts import wrote
 from countledger.ledger.operations import (
@@ -31,6 +30,7 @@ from countledger.ledger.total import windows_ids_in
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from countledger.consumers.groups import Groups
     from countledger.consumers.memberships import Membership
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.connection import Connection
@@ -67,6 +67,8 @@ class Leftovers:
 
     def __post_init__(self) -> None:
         """Make what removes memberships."""
+        from countledger.consumers.groups import Groups  # noqa: PLC0415 - it imports many modules
+
         object.__setattr__(self, "groups", Groups(self.connection))
 
     def delete(self, counter: str, before_ms: int) -> list[str]:
