@@ -1,1 +1,1 @@
-"""The write side: entries go into the ledger, each once."""
+"""All that writes: recording events, strict counters and holds, claims, quotas and sequences."""
