@@ -1,24 +1,11 @@
-"""Quotas are created, changed and deleted here. A change of a limit is a new revision.
+"""Quotas are created, changed, listed and deleted; and what a process knows of their limits.
 
-    create          the quota, if none has its prefix              1 write unit
-    set a limit     of the revision that was read: the next one    1 read unit, 1 write unit
-    override        the same, and the counter's own limit          1 read unit, 4 write units
-    delete          of the incarnation and the fence that were     1 read unit, 1 write unit, and
-                    read; the limits of counters go by TTL         1 for each counter's own limit
+A quota is a record (`ledger/records.py`). A limit is changed by the quota's next revision; the own
+limit of a counter is written in one transaction with it.
 
-The answers mean:
-
-    done                       this call did it
-    condition failed           done by an attempt without an answer, if the item carries the id of
-                               this call; another revision: read and tried again, unless an attempt
-                               without an answer may have been done before that; else refused
-    throttle, conflict         nothing was written: again
-    no answer                  again; applied late it meets another revision or incarnation, or the
-                               tombstone of a quota that was deleted since
-
-A deletion that was planned before a creation, and leaves after it, would leave a tombstone that is
-older than the creation. So a creation with an attempt without an answer raises the `fence` of the
-quota that it has met (one write unit) before it says that there is one.
+A limit is read, and used for a few seconds. A quota is read before the limit of one of its
+counters, so that the later of the two revisions names a limit that was valid at that revision.
+Every write names it: see `acquiring`.
 """
 
 from __future__ import annotations
@@ -26,45 +13,37 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from countledger.ledger import keys
 from countledger.ledger.attempts import (
-    Again,
     Done,
-    GiveUp,
-    Recheck,
     Send,
     ask,
     attempt,
     otherwise,
     raise_exhausted,
 )
-from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,
     NoSuchQuota,
     QuotaExists,
-    Throttled,
-    TransactionCancelled,
 )
 from countledger.ledger.limits import DAY_MS, QUOTA_LIMIT_LIFE_MS, SECOND_MS
 from countledger.ledger.operations import (
-    Add,
     AllOf,
     Assign,
     BeginsWith,
     Compare,
     Drop,
     Get,
-    Put,
     Query,
-    Transact,
     Update,
 )
 from countledger.ledger.processes import refuse_to_pickle
-from countledger.ledger.tombstones import present, removed_id, tombstone, vacant
+from countledger.ledger.records import NotRead, Records, Replacement
+from countledger.ledger.tombstones import present
 from countledger.producers.quotas.quota import (
     Quota,
     check_amount,
@@ -73,11 +52,9 @@ from countledger.producers.quotas.quota import (
     check_prefix,
     check_zone,
     decode_quota,
-    encode_quota,
     limit_of,
     of_counter,
 )
-from countledger.producers.strict.change import FENCE, fence_of, unraised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,153 +67,57 @@ if TYPE_CHECKING:
     from countledger.producers.quotas.quota import CounterLimit
 
 
-_RECREATED: Final = Throttled("a quota of that prefix was deleted a moment ago")
 _LOOK_FIRST: Final = "look with `list`, and call again"
 
 
-class _Create(NamedTuple):
-    """Create the quota; `met` is the id that the tombstone names which was met before."""
-
-    met: str | None = None
+def _records(connection: Connection) -> Records:
+    return Records(connection, connection.counters, "quota")
 
 
-class _FenceQuota(NamedTuple):
-    """Raise the fence of the quota that is there."""
-
-    incarnation: str
-
-
-def creating(connection: Connection, make: Callable[[str], Quota]) -> Steps[Quota]:
-    """Create a quota; `make` gives it for an incarnation.
-
-    In place of a quota that was deleted less than about a minute ago a second write unit. If an
-    attempt got no answer, and another quota is there, one for its fence.
+def creating(connection: Connection, item: Item) -> Steps[Quota]:
+    """Create a quota from its own attributes.
 
     Raises:
         QuotaExists: a quota of that prefix exists.
     """
-    now_ms = connection.clock.now_ms()
-    incarnation = connection.ids.new_id(now_ms)
-    quota = make(incarnation)
-    item = encode_quota(quota, now_ms)
+    prefix: str = item["part"]
 
-    exists = QuotaExists(
-        f"quota {quota.prefix!r} exists: change its limit with `set_limit`, or delete it"
-    )
-
-    def request(state: _Create | _FenceQuota) -> Send:
-        if isinstance(state, _FenceQuota):
-            key, same = keys.quota_key(quota.prefix), Compare("incarnation", "=", state.incarnation)
-            return Send(
-                Update(connection.counters, key, (Add(FENCE, 1),), same, returning="ALL_NEW")
+    def decide(there: Item | None) -> Replacement:
+        if there is not None:
+            raise QuotaExists(
+                f"quota {prefix!r} exists: change its limit with `set_limit`, or delete it"
             )
-        free = vacant(now_ms, connection.clock_skew_ms, state.met)
-        return Send(Put(connection.counters, item, free))
+        return Replacement(item)
 
-    def interpret(
-        reply: Reply[_Create | _FenceQuota],
-    ) -> Verdict[_Create | _FenceQuota, Quota]:
-        match reply.answer:
-            case ConditionFailed(item=found):
-                removed, there = removed_id(found), (found or {}).get("incarnation")
-                if incarnation in (removed, there):
-                    return Done(quota)  # by an attempt without an answer; perhaps deleted since
-                if there is None:
-                    return Again(_Create(removed), _RECREATED)
-                if reply.maybe_applied:
-                    return Again(_FenceQuota(there), _RECREATED)
-                raise exists from None
-            case CountledgerError():
-                return otherwise(reply)
-        if isinstance(reply.state, _FenceQuota):
-            raise exists
-        return Done(quota)
-
-    attempts = connection.attempts(now_ms + connection.token_life_ms)
-    first: _Create | _FenceQuota = _Create()
-    return attempt(first, request, interpret, _give_up_changing, attempts)
+    key = keys.quota_key(prefix)
+    made = yield from _records(connection).write(prefix, key, decide, seen=NotRead.EXPECT_NOTHING)
+    return _existing(prefix, made.item)
 
 
 def limiting(
     connection: Connection, prefix: str, limit: Amount | None, counter: str | None
-) -> Steps[Quota]:
+) -> Steps[None]:
     """Set the limit of a quota, or of one of its counters (None: that of the quota again).
 
     Raises:
         NoSuchQuota: no quota has that prefix.
-        Unclear: no clear answer; also if the limit may have been set, and was changed since.
     """
-    call = connection.ids.new_id(connection.clock.now_ms())
 
-    # The state is the quota that was read, or None where it must be read.
-    def request(state: Quota | None) -> Send:
-        if state is None:
-            return Send(Get(connection.counters, keys.quota_key(prefix)))
-        return Send(_next_revision(connection, state, limit, counter, call))
-
-    def interpret(reply: Reply[Quota | None]) -> Verdict[Quota | None, Quota]:
-        match reply.answer:
-            case TransactionCancelled(reasons=(quota, *_)) if quota.condition_failed:
-                return _found(prefix, quota.item, call, reply)
-            case ConditionFailed(item=item):
-                return _found(prefix, item, call, reply)
-            case CountledgerError():
-                return otherwise(reply)
-        if reply.state is None:
-            return Recheck(_existing(prefix, reply.answer))
-        return Done(reply.state)
-
-    changed: Quota = yield from attempt(
-        None, request, interpret, _give_up_changing, connection.attempts()
-    )
-    return changed
-
-
-def _found(
-    prefix: str, item: Item | None, call: str, reply: Reply[Quota | None]
-) -> Verdict[Quota | None, Quota]:
-    """What it means that a quota is of another revision than the one that was read."""
-    if present(item) is None and reply.maybe_applied:
-        # The limit may have been set before the quota was deleted.
-        return GiveUp(CountledgerError("another call deleted the quota"))
-    found, seen = _existing(prefix, item), reply.state
-    if (item or {}).get("changed_by") == call:
-        return Done(found)
-    another = CountledgerError("another call changed the quota")
-    next_one = seen and (seen.incarnation, seen.revision + 1)
-    if reply.maybe_applied and next_one != (found.incarnation, found.revision):
-        # This call's change may be among those since; a limit that was set over it stays.
-        return GiveUp(another)
-    # The only change since is of another call. So no request that was sent can be applied any more.
-    return Again(None, another, resolved=True)
-
-
-def _next_revision(
-    connection: Connection, quota: Quota, limit: Amount | None, counter: str | None, call: str
-) -> Update | Transact:
-    now_ms, revision = connection.clock.now_ms(), quota.revision + 1
-    clauses = [
-        Assign("revision", revision),
-        Assign("changed_by", call),
-        Assign("updated_at", now_ms),
-    ]
-    same = AllOf(
-        Compare("incarnation", "=", quota.incarnation), Compare("revision", "=", quota.revision)
-    )
-    key = keys.quota_key(quota.prefix)
-    if counter is None:
-        return Update(connection.counters, key, (*clauses, Assign("limit", limit)), same)
-    # The item stays when the limit is removed, so that a reader knows since when.
-    own = Update(
-        connection.counters,
-        keys.quota_limit_key(quota.incarnation, counter),
-        (
-            Assign("revision", revision),
+    def decide(there: Item | None) -> Replacement:
+        found = _existing(prefix, there)
+        changed = {**(there or {}), "updated_at": connection.clock.now_ms()}
+        if counter is None:
+            return Replacement({**changed, "limit": limit})
+        # The item stays when the limit is removed, so that a reader knows since when.
+        clauses = (
+            Assign("revision", found.revision + 1),
             Drop("limit") if limit is None else Assign("limit", limit),
-        ),
-    )
-    quota_update = Update(connection.counters, key, (*clauses, Assign("overridden", 1)), same)
-    return Transact([quota_update, own], connection.ids.new_id(now_ms))
+        )
+        key = keys.quota_limit_key(found.incarnation, counter)
+        own = Update(connection.counters, key, clauses)
+        return Replacement({**changed, "overridden": 1}, (own,))
+
+    yield from _records(connection).write(prefix, keys.quota_key(prefix), decide)
 
 
 def deleting(connection: Connection, prefix: str) -> Steps[None]:
@@ -248,44 +129,19 @@ def deleting(connection: Connection, prefix: str) -> Steps[None]:
     Raises:
         NoSuchQuota: no quota has that prefix.
     """
-    attempts = connection.attempts()
-    item = yield from ask(
-        Get(connection.counters, keys.quota_key(prefix)), attempts, _give_up_changing
-    )
-    incarnation = _existing(prefix, item).incarnation
-    yield from _bury(connection, prefix, incarnation, fence_of(item or {}), attempts)
+
+    def decide(there: Item | None) -> Replacement:
+        _existing(prefix, there)
+        return Replacement(None)
+
+    deleted = yield from _records(connection).write(prefix, keys.quota_key(prefix), decide)
+    incarnation = _existing(prefix, deleted.before).incarnation
     ended_at = (connection.clock.now_ms() + DAY_MS) // SECOND_MS
     for own in (yield from reading(connection, f"{keys.QUOTA_PREFIX}{incarnation}")):
         key = {name: own[name] for name in ("counter", "part")}
         known = Compare("revision", "=", own["revision"])
         ends = Update(connection.counters, key, (Assign("expires_at", ended_at),), known)
         yield from _end(ends, connection.attempts())
-
-
-def _bury(
-    connection: Connection, prefix: str, incarnation: str, fence: int, attempts: Attempts
-) -> Steps[None]:
-    """Put the tombstone in place of a quota, if its fence has this number."""
-
-    # Planned again at each request: no creation that was planned before it takes its place.
-    def request(fence: int) -> Send:
-        life_ms = connection.request_life_ms + connection.token_life_ms
-        now_ms, skew_ms = connection.clock.now_ms(), connection.clock_skew_ms
-        grave = tombstone(keys.quota_key(prefix), incarnation, now_ms, skew_ms, life_ms)
-        same = AllOf(Compare("incarnation", "=", incarnation), unraised(fence))
-        return Send(Put(connection.counters, grave, same))
-
-    def interpret(reply: Reply[int]) -> Verdict[int, None]:
-        match reply.answer:
-            case ConditionFailed(item=dict(found)) if found.get("incarnation") == incarnation:
-                return Recheck(fence_of(found), resolved=True)  # none of before can be applied
-            case ConditionFailed():
-                return Done(None)  # by an attempt without an answer, or by another call
-            case CountledgerError():
-                return otherwise(reply)
-        return Done(None)
-
-    return attempt(fence, request, interpret, _give_up_changing, attempts)
 
 
 def _end(write: Update, attempts: Attempts) -> Steps[None]:
@@ -332,13 +188,6 @@ def _existing(prefix: str, item: Item | None) -> Quota:
 
 def _give_up_changing(exhausted: Exhausted[Any]) -> Any:  # noqa: ANN401 - it only raises
     raise_exhausted(exhausted, "to read or change a quota", _LOOK_FIRST)
-
-
-# Quotas are created, changed, listed and deleted; and what a process knows of their limits.
-#
-# A limit is read, and used for a few seconds. A quota is read before the limit of one of its
-# counters, so that the later of the two revisions names a limit that was valid at that revision.
-# Every write names it: see `acquiring`.
 
 
 # The least recently used limits beyond are read again.
@@ -481,16 +330,15 @@ class QuotaAdmin:
         """
         self.refuse_elsewhere(prefix)
         prefix = check_prefix(prefix)
-        now = to_datetime(self.connection.clock.now_ms())
-        fixed = (
-            check_amount("limit", limit, zero=True),
-            check_per(per),
-            check_zone(time_zone),
-            check_method(method),
-        )
-        return self.connection.run(
-            creating(self.connection, lambda one: Quota(prefix, *fixed, 1, one, False, now))
-        )
+        item = {
+            **keys.quota_key(prefix),
+            "limit": check_amount("limit", limit, zero=True),
+            "per": str(check_per(per)),
+            "time_zone": check_zone(time_zone),
+            "method": str(check_method(method)),
+            "updated_at": self.connection.clock.now_ms(),
+        }
+        return self.connection.run(creating(self.connection, item))
 
     def set_limit(self, prefix: str, limit: Amount) -> None:
         """Change the limit of a quota, also while it is used: a read unit and a write unit.

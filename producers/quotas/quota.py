@@ -158,20 +158,6 @@ def of_counter(quotas: Iterable[Quota], counter: str) -> Quota:
     return max(fitting, key=lambda quota: len(quota.prefix))
 
 
-def encode_quota(quota: Quota, created_ms: int) -> Item:
-    """The item of a new quota."""
-    return {
-        **keys.quota_key(quota.prefix),
-        "incarnation": quota.incarnation,
-        "limit": quota.limit,
-        "per": str(quota.per),
-        "time_zone": quota.time_zone,
-        "method": str(quota.method),
-        "revision": quota.revision,
-        "updated_at": created_ms,
-    }
-
-
 def decode_quota(item: Item) -> Quota:
     """The quota that an item describes.
 

@@ -29,7 +29,7 @@ from countledger.ledger.records import NotRead, Records, Writing
 from countledger.ledger.tombstones import NOT_REMOVED, present
 from countledger.producers.claims import claim, claims
 from countledger.producers.claims.claim import Before, Freeing
-from countledger.producers.quotas import acquiring, administration
+from countledger.producers.quotas import acquiring
 from countledger.producers.sender import Sender
 from countledger.producers.sequences import sequences
 from countledger.producers.strict import creation, methods, token
@@ -460,13 +460,6 @@ CANARIES: Final = (
         _unfenced_creation,
     ),
     SwitchedOff(
-        "the deletion of a quota names the number of its fence",
-        "quotas-request_token",
-        "created: delete | create",
-        20_000,
-        _unfenced(administration),
-    ),
-    SwitchedOff(
         "a deletion names the number of the fence",
         "holds",
         "held: confirm | delete",
@@ -522,13 +515,6 @@ CANARIES: Final = (
         "created: key 1 | raise limit",
         20_000,
         _unfenced(acquiring),
-    ),
-    SwitchedOff(
-        "the creation of a quota replaces no tombstone that is as new as itself",
-        "quotas-marker",
-        "reserved: delete | delete, create",
-        20_000,
-        _over_any_tombstone(administration),
     ),
     SwitchedOff(
         "a placement follows the one that was seen, and no other",

@@ -51,11 +51,6 @@ OLD_LIMIT: Final = Masked(
     "A process uses a limit for **five seconds** after it has read it, so a change is effective "
     "everywhere five seconds later.",
 )
-QUOTA_DELETED_TWICE: Final = Masked(
-    "deleted by another call meanwhile",
-    "quotas.md",
-    "Two calls that delete a quota at the same time both succeed.",
-)
 DENIED_ALONE: Final = Masked(
     "an amount above the limit, counted before",
     "quotas.md",
@@ -192,7 +187,6 @@ class Budgeting:
         if not tokens:
             reserved = Budget(_LIMIT, used=_AMOUNT, ticket="reserved")
             starts = {"reserved": Beginnings(self.reserve, reserved)}
-        both = OLD_LIMIT, QUOTA_DELETED_TWICE
         return Capability(
             name=f"quotas-{self.method}",
             calls=self.calls(),
@@ -201,7 +195,7 @@ class Budgeting:
             model=self.model,
             agrees=_agrees,
             prepare=lambda ledger: ledger.quotas.show(_NAME),
-            masks=(*both, DENIED_ALONE, DIED_TWICE) if tokens else both,
+            masks=(OLD_LIMIT, DENIED_ALONE, DIED_TWICE) if tokens else (OLD_LIMIT,),
             bounds=Bounds(jumps_ms=(14 * MINUTE_MS,), free_jumps=tokens),
         )
 
@@ -214,8 +208,6 @@ def _administering(budget: Budget, call: str) -> Iterator[Effect]:
             yield Effect(_LIMIT, Budget(_LIMIT, ticket=budget.ticket, here=False, gone=budget.gone))
     elif budget.limit is None:
         yield Effect(NoSuchQuota, budget)
-        if call == "delete":
-            yield Effect(None, budget, QUOTA_DELETED_TWICE)
     elif call == "delete":
         yield Effect(None, budget._replace(limit=None, used=0, key=0, here=False, gone=True))
     else:

@@ -291,21 +291,21 @@ QUOTAS: Final = (
         lambda _: None,
         lambda ledger, _: ledger.quotas.create("a:", limit=1, per="day"),
         lambda ledger, _: ledger.quotas.create("a:", limit=2, per="day"),
-        (("Quota", (2, 0)), ("Quota", (1, 0)), ("QuotaExists", (2, 0))),
+        (("Quota", (2, 0)), ("Quota", (1, 0)), ("Unclear", (1, 0))),
     ),
     AfterNoAnswer(
         "`quotas.set_limit`",
         _quota("marker"),
         lambda ledger, _: ledger.quotas.set_limit("a:", 5),
         lambda ledger, _: ledger.quotas.set_limit("a:", 6),
-        (("NoneType", (2, 1)), ("NoneType", (1, 1)), ("NoneType", (2, 2))),
+        (("NoneType", (2, 1)), ("NoneType", (1, 1)), ("NoneType", (2, 1))),
     ),
     AfterNoAnswer(
         "`quotas.delete`",
         _quota("marker"),
         lambda ledger, _: ledger.quotas.delete("a:"),
         lambda ledger, _: ledger.quotas.delete("a:"),
-        (("NoneType", (2, 2)), ("NoneType", (1, 2)), ("NoneType", (1, 2))),
+        (("NoneType", (2, 2)), ("NoneType", (1, 2)), ("NoSuchQuota", (1, 1))),
     ),
 )
 SCHEDULES: Final = (

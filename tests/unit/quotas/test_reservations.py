@@ -195,7 +195,7 @@ def test_a_counter_may_have_a_limit_of_its_own(quotas: Quotas, clock: ManualCloc
 
 _CHANGES: dict[str, tuple[str, Callable[[Quotas, int], None], Callable[[Quotas], object]]] = {
     "of the quota": (
-        "update",
+        "put",
         lambda quotas, limit: quotas.set_limit("llm:", limit),
         lambda quotas: quotas.list()[0].limit,
     ),
@@ -220,7 +220,7 @@ def test_a_limit_whose_answer_was_lost_is_not_set_over_the_next_one(
     dynamo.plans.append(applied_then_lost(kind))
     dynamo.plans.append(afterwards(lambda: change(process_like(quotas), 99), kind))
 
-    with pytest.raises(Unclear, match="list"):
+    with pytest.raises(Unclear, match="look"):
         change(quotas, 5)
 
     assert limit(quotas) == 99
@@ -260,8 +260,8 @@ def test_a_limit_whose_answer_was_lost_is_not_set_in_a_quota_that_was_made_again
         other.create("llm:", limit=99, per="day")
         other.set_limit("llm:", 98)
 
-    dynamo.plans.append(applied_then_lost("update"))
-    dynamo.plans.append(afterwards(made_again, "update"))
+    dynamo.plans.append(applied_then_lost("put"))
+    dynamo.plans.append(afterwards(made_again, "put"))
 
     with pytest.raises(Unclear):
         quotas.set_limit("llm:", 5)
