@@ -78,6 +78,7 @@ from typing import (
 
 from countledger.ledger.clock import Backoff
 from countledger.ledger.departure import guarded
+from countledger.ledger.entry import PutBatch
 from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,
@@ -92,7 +93,6 @@ from countledger.ledger.operations import (
     Get,
     GetMany,
     Put,
-    PutBatch,
     Query,
     Scan,
     Transact,

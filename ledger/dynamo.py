@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     )
 
     from countledger.ledger.attempts import CallLimits
-    from countledger.ledger.operations import Delete, Put, PutBatch, Scan, Update, Write
+    from countledger.ledger.entry import PutBatch
+    from countledger.ledger.operations import Delete, Put, Scan, Update, Write
 
 
 # What the calls of one process consumed, as the service reports it.

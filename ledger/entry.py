@@ -316,3 +316,23 @@ def ids_of(entries: Sequence[Entry]) -> Sequence[str]:
 def times_ms_of(entries: Sequence[Entry]) -> Sequence[int]:
     """When each entry was made."""
     return entries.times_ms if isinstance(entries, EntryColumns) else [o.at_ms for o in entries]
+
+
+@dataclass(frozen=True, slots=True)
+class PutBatch:
+    """Write up to 25 entries without condition; the answer is those that the service did not take.
+
+    Attributes:
+        entries: of any counters.
+        spreads: of the namespace of each.
+    """
+
+    table: str
+    entries: Sequence[Entry]
+    spreads: Sequence[int]
+
+    @property
+    def items(self) -> list[Item]:
+        """The items to be written."""
+        pairs = zip(self.entries, self.spreads, strict=True)
+        return [encode_entry(entry, spread) for entry, spread in pairs]

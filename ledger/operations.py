@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from countledger.ledger.attributes import Item, Key, encode, encode_value
-from countledger.ledger.entry import encode_entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from countledger.ledger.entry import Entry
+    from countledger.ledger.entry import PutBatch
 
 
 # Conditions and updates as values: composed, printed and tested without a service.
@@ -433,26 +432,6 @@ class Transact:
 
 
 @dataclass(frozen=True, slots=True)
-class PutBatch:
-    """Write up to 25 entries without condition; the answer is those that the service did not take.
-
-    Attributes:
-        entries: of any counters.
-        spreads: of the namespace of each.
-    """
-
-    table: str
-    entries: Sequence[Entry]
-    spreads: Sequence[int]
-
-    @property
-    def items(self) -> list[Item]:
-        """The items to be written."""
-        pairs = zip(self.entries, self.spreads, strict=True)
-        return [encode_entry(entry, spread) for entry, spread in pairs]
-
-
-@dataclass(frozen=True, slots=True)
 class Get:
     """Read one item, consistently unless said otherwise."""
 
@@ -566,7 +545,7 @@ class Scan:
 
 # Every kind of request to DynamoDB.
 Operation: TypeAlias = (
-    Put | Update | Delete | Transact | PutBatch | Get | GetMany | TransactGet | Query | Scan
+    "Put | Update | Delete | Transact | PutBatch | Get | GetMany | TransactGet | Query | Scan"
 )
 
 

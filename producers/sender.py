@@ -28,7 +28,7 @@ from countledger.ledger.attempts import (
     run,
 )
 from countledger.ledger.clock import Backoff, Clock, SystemClock
-from countledger.ledger.entry import check_age, counters_of, encode_entry, times_ms_of
+from countledger.ledger.entry import PutBatch, check_age, counters_of, encode_entry, times_ms_of
 from countledger.ledger.errors import (
     BadInput,
     ClockSkew,
@@ -41,7 +41,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.keys import entry_key, head_key
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import Absent, Get, Put, PutBatch
+from countledger.ledger.operations import Absent, Get, Put
 from countledger.ledger.suspension import Interrupted, note_entries
 from countledger.producers.event import (
     Receipt,

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from countledger.infra.memory.tables import Key as TableKey
     from countledger.infra.memory.tables import MemoryTables, StoredTable, Table, Transactions
     from countledger.ledger.attributes import Item, Key
-    from countledger.ledger.operations import Delete, Put, PutBatch, Scan, Update, Write
+    from countledger.ledger.entry import PutBatch
+    from countledger.ledger.operations import Delete, Put, Scan, Update, Write
 
 
 _T = TypeVar("_T")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import CallLimits
     from countledger.ledger.attributes import Item
-    from countledger.ledger.operations import PutBatch
+    from countledger.ledger.entry import PutBatch
 
 
 # The JSON of requests and answers.

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from countledger.ledger.asynchronous.calls import OpenClients, loop_connection
 from countledger.ledger.connection import Connection
 from countledger.ledger.dynamo import DynamoClient
-from countledger.ledger.entry import Entry
+from countledger.ledger.entry import Entry, PutBatch
 from countledger.ledger.operations import (
     Absent,
     Add,
@@ -22,7 +22,6 @@ from countledger.ledger.operations import (
     Compare,
     Delete,
     Put,
-    PutBatch,
     Query,
     Scan,
     Update,

@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.ledger.attributes import encode
-from countledger.ledger.entry import Entry
+from countledger.ledger.entry import Entry, PutBatch
 from countledger.ledger.ids import new_id
-from countledger.ledger.operations import PutBatch
 from countledger.ledger.transport.client import puts_of_json, spelled
 from tests.unit.ledger.clocks import NOW_MS
 

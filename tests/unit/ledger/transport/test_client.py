@@ -15,7 +15,7 @@ from countledger.ledger.attributes import encode
 from countledger.ledger.connection import Connection
 from countledger.ledger.departure import guarded
 from countledger.ledger.dynamo import DynamoClient
-from countledger.ledger.entry import Entry
+from countledger.ledger.entry import Entry, PutBatch
 from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,
@@ -25,7 +25,7 @@ from countledger.ledger.errors import (
     TransactionCancelled,
     Unclear,
 )
-from countledger.ledger.operations import Absent, Put, PutBatch, Query, Update
+from countledger.ledger.operations import Absent, Put, Query, Update
 from countledger.ledger.settings import Settings
 from countledger.ledger.transport import http as transport_http
 from countledger.ledger.transport.client import OPERATIONS, FastClient
