@@ -61,18 +61,13 @@ __all__ = [
 ]
 
 
-def totals_of(connection: Connection, namespaces: Namespaces | None = None) -> TotalsReader:
-    """The reader of a stack's totals.
-
-    Args:
-        connection: to the stack.
-        namespaces: as the process knows them; None: they are read again.
-    """
+def totals_of(connection: Connection) -> TotalsReader:
+    """The reader of a stack's totals."""
     from countledger.consumers.over_regions import RegionStateStore
     from countledger.consumers.totals import TotalsReader
-    from countledger.ledger.assembly import strict_regions_of
+    from countledger.ledger.namespace import StrictRegions
 
-    region, strict = RegionStateStore.of(connection), strict_regions_of(connection, namespaces)
+    region, strict = RegionStateStore.of(connection), StrictRegions.of(connection)
     return TotalsReader(*_counters_of(connection), region, strict)
 
 
@@ -98,11 +93,10 @@ def names_of(connection: Connection, prefix: str) -> Iterator[str]:
     """The counters that have a total and begin with a prefix, by a scan of their tables."""
     from countledger.consumers.totals import counters_beginning
     from countledger.ledger import keys
-    from countledger.ledger.assembly import strict_table_of
 
     prefix = keys.check_prefix(prefix)
     dynamo, table = _counters_of(connection)
-    tables = filter(None, (table, strict_table_of(connection)))
+    tables = filter(None, (table, connection.strict))
     return chain.from_iterable(counters_beginning(dynamo, one, prefix) for one in tables)
 
 
@@ -110,11 +104,10 @@ def names_page_of(connection: Connection, prefix: str, after: str | None, limit:
     """A part of the counters that have a total and begin with a prefix."""
     from countledger.consumers.totals import names_page
     from countledger.ledger import keys
-    from countledger.ledger.assembly import strict_table_of
 
     prefix = keys.check_prefix(prefix)
     dynamo, table = _counters_of(connection)
-    tables = [table] if (strict := strict_table_of(connection)) is None else [table, strict]
+    tables = [table] if (strict := connection.strict) is None else [table, strict]
     return names_page(dynamo, tables, prefix, after, limit)
 
 
@@ -122,16 +115,16 @@ def listing_of(connection: Connection, namespaces: Namespaces) -> Listing:
     """The listing of a namespace's counters."""
     from countledger.consumers.totals import Listing
 
-    return Listing(totals_of(connection, namespaces), namespaces)
+    return Listing(totals_of(connection), namespaces)
 
 
 def snapshots_of(connection: Connection) -> SnapshotReader:
     """The reader of many totals at one moment."""
     from countledger.consumers.over_regions import RegionStateStore
     from countledger.consumers.totals import SnapshotReader
-    from countledger.ledger.assembly import strict_regions_of
+    from countledger.ledger.namespace import StrictRegions
 
-    region, strict = RegionStateStore.of(connection), strict_regions_of(connection)
+    region, strict = RegionStateStore.of(connection), StrictRegions.of(connection)
     clock, random = connection.clock, connection.random
     return SnapshotReader(*_counters_of(connection), clock, random, region, strict)
 
@@ -155,9 +148,9 @@ def deletable_totals_of(
     from countledger.consumers.audit import why_not_exact
     from countledger.consumers.leftovers import Leftovers
     from countledger.consumers.window_audit import clear_with_windows
-    from countledger.ledger.assembly import exact_of
+    from countledger.ledger.exact import ExactReader
 
-    audit = auditor_of(connection, exact_of(connection), namespaces)
+    audit = auditor_of(connection, ExactReader.of(connection), namespaces)
     tidy = Leftovers(connection).delete
     verifier = audit.verifier
     clear = partial(clear_with_windows, verifier)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 from countledger.consumers.record import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
-from countledger.ledger.assembly import strict_regions_of
 from countledger.ledger.attributes import (
     describe,
     require,
@@ -33,6 +32,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import MINUTE_MS
+from countledger.ledger.namespace import StrictRegions
 from countledger.ledger.operations import Put, unchanged
 
 if TYPE_CHECKING:
@@ -347,7 +347,7 @@ def _read(connection: Connection, names: list[str]) -> tuple[RegionAnswer, float
     try:
         stream = LedgerStream(connection.streams(), connection.setting("ledger_stream_arn"))
         table, state = connection.setting("counters_table"), RegionStateStore.of(connection)
-        totals = TotalsReader(dynamo, table, state, strict_regions_of(connection))
+        totals = TotalsReader(dynamo, table, state, StrictRegions.of(connection))
         # In this order: what is said to be in the totals must be in those that are shown.
         freshness = totals.freshness(stream)
         answer = RegionAnswer(region, totals.read_many(names), freshness)

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from countledger.consumers.over_regions import RegionStateStore
     from countledger.consumers.record import LedgerStream, StreamShard
-    from countledger.ledger.assembly import StrictRegions
     from countledger.ledger.attempts import Exhausted
     from countledger.ledger.attributes import Item, Key, OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.namespace import StrictRegions
     from countledger.ledger.operations import Condition
 
 

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
         AsyncWindowAuditor,
         AsyncWindowSettings,
     )
-    from countledger.ledger.assembly import OnCorrupt
     from countledger.ledger.asynchronous.namespaces import AsyncNamespaces
+    from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.connection import Connection
     from countledger.producers.asynchronous.forms import (
         AsyncClaims,

@@ -57,7 +57,8 @@ if TYPE_CHECKING:
     )
     from countledger.consumers.audit import Auditor
     from countledger.consumers.groups import Groups
-    from countledger.ledger.assembly import ExactReader, OnCorrupt
+    from countledger.ledger.attributes import OnCorrupt
+    from countledger.ledger.exact import ExactReader
     from countledger.ledger.namespace import Namespaces
     from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
     from countledger.producers.claims.claims import Claims
@@ -468,15 +469,14 @@ class CountLedger:
             NamespaceUnknown: its namespace does not exist.
             WrongKind: the counter is strict and has no ledger.
         """
-        from countledger.ledger.assembly import entries_of
+        from countledger.ledger import keys
+        from countledger.ledger.exact import entries_of
+        from countledger.ledger.namespace import Kind
 
+        counter = keys.check_counter(counter)
+        spread = self.namespaces.expect(counter, Kind.LEDGER).spread
         return entries_of(
-            self.connection,
-            self.namespaces,
-            counter,
-            limit,
-            before=before,
-            on_corrupt=on_corrupt,
+            self.connection, counter, spread, limit, before=before, on_corrupt=on_corrupt
         )
 
     def head(self, counter: str) -> Head:
@@ -484,7 +484,7 @@ class CountLedger:
 
         Half a read unit for each 4 KB of it.
         """
-        from countledger.ledger.assembly import head_of
+        from countledger.ledger.exact import head_of
 
         return head_of(self.connection, counter)
 
@@ -745,9 +745,9 @@ class CountLedger:
 
     @made_once
     def _exact(self) -> ExactReader:
-        from countledger.ledger.assembly import exact_of
+        from countledger.ledger.exact import ExactReader
 
-        return exact_of(self.connection)
+        return ExactReader.of(self.connection)
 
 
 def ledger_on(kind: type[_L], connection: Connection) -> _L:

@@ -389,6 +389,17 @@ class Connection:
         return self.setting("ledger_table")
 
     @property
+    def strict(self) -> str | None:
+        """The table of strict counters over regions, or None: the stack has none here.
+
+        No call is made if the settings name the tables.
+        """
+        named = self.settings.strict_table
+        if named or self.settings.counters_table:
+            return named or None
+        return self.outputs.get(OUTPUTS["strict_table"])
+
+    @property
     def home_region(self) -> str:
         """The region where one copy of the tables decides."""
         return self.setting("home_region")

@@ -38,7 +38,7 @@ from countledger.ledger.attributes import (
     require,
     require_amount,
 )
-from countledger.ledger.clock import Clock, SystemClock, to_datetime
+from countledger.ledger.clock import Clock, SystemClock, to_datetime, to_ms
 from countledger.ledger.entry import Entry, decode_entry
 from countledger.ledger.errors import BadSetting, BadTime, CorruptItem, ServiceFailed, shown
 from countledger.ledger.ids import first_id_of
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import OnCorrupt
+    from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Condition
 
@@ -264,6 +265,11 @@ class ExactReader:
     table: str
     clock: Clock = field(default_factory=SystemClock)
 
+    @classmethod
+    def of(cls, connection: Connection) -> ExactReader:
+        """The reader of a stack."""
+        return cls(connection.retrying, connection.ledger, connection.clock)
+
     def is_emptied(self, counter: str) -> bool:
         """Whether a deletion has emptied the counter and has not ended: one or two read units."""
         key = keys.deletion_key(counter)
@@ -457,3 +463,31 @@ def _keyed(item: Item) -> tuple[str, Entry]:
     except BadTime as error:
         raise CorruptItem(f"{describe(item)}: {error}", item) from error
     return item["entry"], entry
+
+
+def head_of(connection: Connection, counter: str) -> Head:
+    """The head of a counter. Half a read unit for each 4 KB of it."""
+    key = keys.head_key(keys.check_counter(counter))
+    return decode_head(connection.retrying.get(connection.ledger, key))
+
+
+def entries_of(
+    connection: Connection,
+    counter: str,
+    spread: int,
+    limit: int | None,
+    *,
+    before: datetime | None,
+    on_corrupt: OnCorrupt | None,
+) -> Iterator[Entry]:
+    """The entries of a counter that are not merged yet, newest first."""
+    return newest_first(
+        connection.retrying,
+        connection.ledger,
+        counter,
+        spread,
+        limit,
+        head=head_of(connection, counter),
+        before_ms=None if before is None else to_ms(before),
+        on_corrupt=on_corrupt,
+    )

@@ -37,7 +37,7 @@ from countledger.ledger.records import NotRead, Records, Replacement
 from countledger.ledger.texts import plain_int, plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.connection import Connection
@@ -337,3 +337,35 @@ def _of_kind(counter: str, namespace: Namespace, kind: Kind) -> Namespace:
             f"this call is for counters of kind {kind} (the kind of a namespace is fixed)"
         )
     return namespace
+
+
+@dataclass(frozen=True, slots=True)
+class StrictRegions:
+    """Which counters are over regions: strict ones in the table `strict`, and not in `counters`.
+
+    Attributes:
+        table: the table `strict`.
+        namespaces: reads a namespace's kind.
+    """
+
+    table: str
+    namespaces: Namespaces
+
+    @classmethod
+    def of(cls, connection: Connection) -> StrictRegions | None:
+        """Those of a stack; None: the stack has none here."""
+        return None if connection.strict is None else cls(connection.strict, Namespaces(connection))
+
+    def has(self, counter: str) -> bool:
+        """Whether a counter is over regions: a read unit for each namespace, once."""
+        namespace = self.namespaces.find(keys.namespace_of(counter))
+        return namespace is not None and namespace.kind is Kind.STRICT_REGIONS
+
+    def refuse(self, counters: Iterable[str], what: str) -> None:
+        """Refuse a use that the table does not allow; `what` says what to use instead.
+
+        Raises:
+            BadSetting: one of them is over regions.
+        """
+        for counter in filter(self.has, counters):
+            raise BadSetting(f"counter {counter!r} is over regions (kind strict-regions): {what}")

@@ -51,8 +51,8 @@ from countledger.infra.deploy.region_change import (
 from countledger.infra.deploy.region_checks import staying_in
 from countledger.infra.status.gathering import region_fact, views_of
 from countledger.infra.template import load_template
-from countledger.ledger.assembly import exact_of
 from countledger.ledger.clock import SystemClock, show_duration, to_datetime
+from countledger.ledger.exact import ExactReader
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.namespace import Namespaces
 
@@ -194,7 +194,7 @@ def change_of(
     def auditor() -> Auditor:
         # The outputs of the stack that is there now: the region may have left and joined again.
         now = owner.in_region(name)
-        return auditor_of(now, exact_of(now), Namespaces(now))
+        return auditor_of(now, ExactReader.of(now), Namespaces(now))
 
     deploy_there = deployment_of(there, role_arn)
     return RegionChange(

@@ -52,7 +52,6 @@ from countledger.infra.portability.lines import (
     parse_line,
 )
 from countledger.ledger import amount, keys
-from countledger.ledger.assembly import strict_table_of
 from countledger.ledger.errors import BadInput, BadPayload, BadSetting, CorruptItem, NoSuchCounter
 from countledger.ledger.ids import unique_id
 from countledger.ledger.namespace import Kind
@@ -466,7 +465,7 @@ class Exporter:
 
         One and a half read units for each, and half a read unit for each 4 KB of their directory.
         """
-        if strict_table_of(self.client.connection) is None:
+        if self.client.connection.strict is None:
             return
         for namespace in self.client.namespaces.list(on_corrupt=lambda _error: None):
             if namespace.kind is Kind.STRICT_REGIONS and self.namespace in (None, namespace.name):

@@ -34,7 +34,6 @@ from countledger.infra.status.facts import (
     measured,
 )
 from countledger.ledger import keys
-from countledger.ledger.assembly import exact_of
 from countledger.ledger.calendar import rules_of, rules_version
 from countledger.ledger.clock import Clock, SystemClock, to_ms
 from countledger.ledger.departure import guarded
@@ -48,6 +47,7 @@ from countledger.ledger.errors import (
     TableNotFound,
     Unreachable,
 )
+from countledger.ledger.exact import ExactReader
 from countledger.ledger.namespace import Namespaces
 from countledger.ledger.operations import Compare, Scan
 from countledger.ledger.quarantine import QuarantineSource
@@ -243,7 +243,7 @@ def drift_of(connection: Connection, number: int, random: Random) -> RegionDrift
         if len(found) >= number:
             break
     chosen = random.sample(sorted(found), min(number, len(found)))
-    auditor = auditor_of(connection, exact_of(connection), namespaces)
+    auditor = auditor_of(connection, ExactReader.of(connection), namespaces)
     verdicts = list(auditor.verify_many(chosen))
     wrong = tuple(one.counter for one in verdicts if one.verdict in _WRONG)
     exact = sum(one.verdict is Judgement.EXACT for one in verdicts)

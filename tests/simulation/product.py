@@ -28,13 +28,12 @@ from countledger.consumers.verify import Verifier
 from countledger.consumers.window_audit import clear_with_windows
 from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger import keys
-from countledger.ledger.assembly import StrictRegions
 from countledger.ledger.clock import Backoff
 from countledger.ledger.connection import Connection, Retries
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.ids import Ids
 from countledger.ledger.limits import SECOND_MS
-from countledger.ledger.namespace import Namespaces
+from countledger.ledger.namespace import Namespaces, StrictRegions
 from countledger.ledger.settings import Settings
 from countledger.producers.claims.claims import Claims
 from countledger.producers.quotas.quotas import Quotas
