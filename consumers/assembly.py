@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from countledger.consumers.audit import Auditor
-    from countledger.consumers.over_regions import RegionsReader
     from countledger.consumers.proof import CatchingUp
     from countledger.consumers.rankings import Rankings
     from countledger.consumers.record import LedgerStream
@@ -40,7 +39,6 @@ __all__ = [
     "QuarantineService",
     "Rankings",
     "Redrive",
-    "RegionsReader",
     "TotalsReader",
     "WindowAuditor",
     "WindowSettings",
@@ -51,7 +49,6 @@ __all__ = [
     "listing_of",
     "names_of",
     "names_page_of",
-    "over_regions_of",
     "quarantine_of",
     "snapshots_of",
     "stream_of",
@@ -80,13 +77,6 @@ def catching_up_of(totals: TotalsReader, exact: ExactReader, namespaces: Namespa
     from countledger.consumers.proof import CatchingUp
 
     return CatchingUp(totals, exact, namespaces, totals.dynamo.clock)
-
-
-def over_regions_of(connection: Connection) -> RegionsReader:
-    """The reader of totals in every region of a stack."""
-    from countledger.consumers.over_regions import RegionsReader
-
-    return RegionsReader(connection, clock=connection.clock)
 
 
 def names_of(connection: Connection, prefix: str) -> Iterator[str]:

@@ -266,12 +266,10 @@ class RegionsReader:
     Attributes:
         connection: to the region that is asked which regions there are.
         timeout_s: how long a region may take to answer.
-        clock: for the age of the list of regions.
     """
 
     connection: Connection
     timeout_s: float = ANSWER_WITHIN_S
-    clock: Clock = field(default_factory=SystemClock)
     _connections: dict[str, Connection] = field(default_factory=dict)
     _names: tuple[int, list[str]] | None = None
 
@@ -300,11 +298,10 @@ class RegionsReader:
         return found
 
     def _regions(self) -> list[str]:
-        now_ms = self.clock.now_ms()
+        now_ms = self.connection.clock.now_ms()
         if self._names is None or not 0 <= now_ms - self._names[0] < MINUTE_MS:
-            here, home = self.connection.region, self.connection.setting("home_region")
-            table = self.connection.setting("ledger_table")
-            listed = self.connection.dynamo("standard").describe(table).get("Replicas", [])
+            here, home = self.connection.region, self.connection.home_region
+            listed = self.connection.retrying.describe(self.connection.ledger).get("Replicas", [])
             there = {here, *(one["RegionName"] for one in listed)}
             self._names = now_ms, sorted(there, key=lambda name: (name != home, name))
         return self._names[1]

@@ -228,12 +228,12 @@ class Rankings:
         object.__setattr__(self, "namespaces", Namespaces(self.connection))
 
     @property
-    def dynamo(self) -> DynamoClient:
+    def _dynamo(self) -> DynamoClient:
         """Its SDK may retry: every write here is conditional."""
         return self.connection.retrying
 
     @property
-    def table(self) -> str:
+    def _table(self) -> str:
         """The table of totals."""
         return self.connection.counters
 
@@ -347,22 +347,22 @@ class Rankings:
         if self.region is not None:
             self.region.check()
         if day is not None:
-            settings = self.dynamo.get(self.table, keys.windows_key(namespace))
+            settings = self._dynamo.get(self._table, keys.windows_key(namespace))
             board = board_of_day(
                 namespace, decode_settings(settings), day, self.connection.clock.now_ms()
             )
-            return top_of(self.dynamo, self.table, board, limit)
+            return top_of(self._dynamo, self._table, board, limit)
         partitions = partitions_of(self._rule_of(namespace))
         if not partitions:
             raise NotRanked(
                 f"namespace {namespace!r} is not ranked: `countledger namespace rank` switches it "
                 "on, for two write units with each change of a total"
             )
-        return top_of(self.dynamo, self.table, namespace_board(namespace, partitions), limit)
+        return top_of(self._dynamo, self._table, namespace_board(namespace, partitions), limit)
 
     def _rule_of(self, namespace: str, *, consistent: bool = False) -> Item | None:
         namespace = keys.check_namespace(namespace)
-        return self.dynamo.get(self.table, keys.ranking_key(namespace), consistent=consistent)
+        return self._dynamo.get(self._table, keys.ranking_key(namespace), consistent=consistent)
 
     def _write_rule(self, namespace: str, partitions: int | None, *, on: bool) -> tuple[Item, bool]:
         """Replace the rule: no call at the same time lowers the number of partitions.
@@ -390,7 +390,7 @@ class Rankings:
                 )
             return Replacement({**key, "on": on, "partitions": partitions or before})
 
-        records = Records(self.connection, self.table, "ranking of namespace", removable=False)
+        records = Records(self.connection, self._table, "ranking of namespace", removable=False)
         seen = self._rule_of(namespace)
         written = self.connection.run(records.write(namespace, key, decide, seen=seen))
         return written.item or {}, corrupt[0]
@@ -410,19 +410,19 @@ class Rankings:
         board = namespace_board(namespace, kept_partitions(rule))
         there = BeginsWith(board.attribute, board.name + "#")
         if not is_on(rule):
-            return self._sweep(namespace, there, partial(unrank_of, self.table, board))
+            return self._sweep(namespace, there, partial(unrank_of, self._table, board))
         # A total of zeros, created for a ranked group, gets its position with its first entry.
         recorded = Compare("version", ">", 0)
         lacking = AllOf(Absent(board.attribute), Absent("bins"), recorded)
-        place = partial(place_of, self.table, board, may_be_made=False)
+        place = partial(place_of, self._table, board, may_be_made=False)
         placed = self._sweep(namespace, lacking, place)
         if moves:
-            self._sweep(namespace, there, partial(move_of, self.table, board))
+            self._sweep(namespace, there, partial(move_of, self._table, board))
         return placed
 
     def _sweep(self, namespace: str, where: Condition, change: Callable[[str], Update]) -> int:
-        with self.dynamo.workers(_WRITERS, "countledger-ranker") as pool:
-            found = totals_of(self.dynamo, self.table, namespace, where, (SWEPT,))
+        with self._dynamo.workers(_WRITERS, "countledger-ranker") as pool:
+            found = totals_of(self._dynamo, self._table, namespace, where, (SWEPT,))
             changed = partial(self._changed, change)
             return sum(sum(pool.map(changed, page)) for page in found)
 
@@ -431,7 +431,7 @@ class Rankings:
         own, update = self.connection.ids.unique_id(), change(seen["counter"])
         for _ in range(_RULES):
             try:
-                self.dynamo.update(after_sweep(update, seen, own))
+                self._dynamo.update(after_sweep(update, seen, own))
             except ConditionFailed as failed:
                 found = failed.item or {}
                 if found.get(SWEPT) == own:

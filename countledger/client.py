@@ -49,7 +49,6 @@ if TYPE_CHECKING:
         QuarantineService,
         Rankings,
         Redrive,
-        RegionsReader,
         TotalsReader,
         WindowAuditor,
         WindowSettings,
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     )
     from countledger.consumers.audit import Auditor
     from countledger.consumers.groups import Groups
+    from countledger.consumers.over_regions import RegionsReader
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.exact import ExactReader
     from countledger.ledger.namespace import Namespaces
@@ -733,9 +733,9 @@ class CountLedger:
 
     @made_once
     def _over_regions(self) -> RegionsReader:
-        from countledger.consumers.assembly import over_regions_of
+        from countledger.consumers.over_regions import RegionsReader
 
-        return over_regions_of(self.connection)
+        return RegionsReader(self.connection)
 
     @made_once
     def _stream(self) -> LedgerStream:

@@ -191,7 +191,7 @@ def test_p8_what_cannot_be_ranked_is_refused(store: Store, namespace: str) -> No
         with pytest.raises(BadSetting, match="1 to 1000"):
             rankings.top(namespace, limit)
     assert clock.slept_ms == []
-    assert metered(rankings.dynamo) == (0, 0)
+    assert metered(rankings.connection.retrying) == (0, 0)
 
 
 # ---- P9 ---------------------------------------------------------------------------------------
@@ -232,11 +232,11 @@ def test_p9_the_top_costs_half_a_unit_for_each_partition(store: Store, namespace
     _ledger(store, namespace, **{f"n{number}": number for number in range(60)})
     rankings = _rankings(store)
     rankings.switch_on(namespace)
-    before = metered(rankings.dynamo)[1]
+    before = metered(rankings.connection.retrying)[1]
 
     assert [one.value for one in rankings.top(namespace, 5)] == [59, 58, 57, 56, 55]
 
-    assert metered(rankings.dynamo)[1] - before == 0.5 + PARTITIONS * 0.5
+    assert metered(rankings.connection.retrying)[1] - before == 0.5 + PARTITIONS * 0.5
 
 
 def test_equal_totals_share_a_rank() -> None:
@@ -315,7 +315,7 @@ def test_a_call_at_the_same_time_does_not_lower_the_number_of_partitions(
     store.namespaces().create(namespace, kind=Kind.STRICT)
     rankings, other = _rankings(store), _rankings(store)
     rankings.switch_on(namespace)
-    write, calls = rankings.dynamo.put, [1]
+    write, calls = rankings.connection.retrying.put, [1]
 
     def put(operation: Put) -> None:
         if calls:
@@ -323,13 +323,15 @@ def test_a_call_at_the_same_time_does_not_lower_the_number_of_partitions(
             other.switch_on(namespace, partitions=32)
         write(operation)
 
-    monkeypatch.setattr(type(rankings.dynamo), "put", lambda _self, operation: put(operation))
+    monkeypatch.setattr(
+        type(rankings.connection.retrying), "put", lambda _self, operation: put(operation)
+    )
     if on:
         rankings.switch_on(namespace)
     else:
         rankings.switch_off(namespace)
 
-    rule = rankings.dynamo.get(store.counters, keys.ranking_key(namespace)) or {}
+    rule = rankings.connection.retrying.get(store.counters, keys.ranking_key(namespace)) or {}
     assert (rule["on"], rule["partitions"]) == (on, 32)
 
 
@@ -357,7 +359,7 @@ def test_a_corrupt_number_of_partitions_is_written_again(
     rankings.switch_on(namespace, partitions=32)
     expected = _top(rankings, namespace)
     rule = {**keys.ranking_key(namespace), "on": True, "partitions": corrupt, "revision": "r"}
-    rankings.dynamo.put(Put(store.counters, rule))
+    rankings.connection.retrying.put(Put(store.counters, rule))
 
     for call in (rankings.switch_on, rankings.switch_off, rankings.top):
         with pytest.raises(CorruptItem, match="namespace rank --partitions"):
@@ -372,7 +374,7 @@ def test_a_corrupt_rule_stops_no_creation_of_a_strict_counter(store: Store, name
     seller, rankings = seller_of(store), _rankings(store)
     seller.create(f"{namespace}:a", method="atomic", opening=5)
     rule = {**keys.ranking_key(namespace), "on": True, "partitions": "many", "revision": "r"}
-    rankings.dynamo.put(Put(store.counters, rule))
+    rankings.connection.retrying.put(Put(store.counters, rule))
 
     seller.create(f"{namespace}:b", method="atomic", opening=7)
 
