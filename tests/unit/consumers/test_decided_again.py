@@ -77,7 +77,7 @@ def test_a_description_is_not_written_over_another_after_a_lost_answer(stack: Me
     stack.lose_next_answer()
     stack.before_next_request(lambda: namespaces.describe("likes", "of another"))
 
-    with pytest.raises(errors.Unclear, match="read it"):
+    with pytest.raises(errors.Unclear, match="look, and call again"):
         namespaces.describe("likes", "of this call")
 
     assert [one.description for one in namespaces.list()] == ["of another"]
