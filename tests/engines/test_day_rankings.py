@@ -38,7 +38,7 @@ def test_the_top_of_a_day_is_that_of_its_windows(store: Store, namespace: str, f
     one, shard = _ranked(finest), ShardName("day ranks", namespace)
     store.dynamo().put(Put(store.counters, encode_settings(namespace, [one])))
     made = _materializer(store, one)
-    rankings = Rankings(replace(store.connection, clock=ManualClock()))
+    rankings = Rankings(store.process(ManualClock()))
     made.apply(_records(namespace, {"a": 5, "b": 9, "c": -2, "d": 5}), shard)
     late = timed(10**24 + 50, 100, counter=f"{namespace}:c", occurred_ms=NOW_MS - DAY_MS)
     made.apply([late, *_records(namespace, {"a": 7}, 60)], shard)
@@ -81,6 +81,6 @@ def test_p9_the_top_of_a_day_costs_half_a_unit_for_each_partition(
     _materializer(store, one).apply(_records(namespace, {"a": 5, "b": 9}), shard)
     dynamo = store.dynamo()
 
-    Rankings(replace(store.connection, clock=ManualClock())).top(namespace, 10, day="today")
+    Rankings(store.process(ManualClock(), dynamo=dynamo)).top(namespace, 10, day="today")
 
     assert dynamo.meter.read_units == 0.5 + 2 * 0.5

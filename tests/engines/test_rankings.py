@@ -1,7 +1,6 @@
 """Rankings on every engine: in order, ties by name, and free where nothing is ranked."""
 
 from collections import Counter
-from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -23,7 +22,7 @@ from tests.faults.strict.sellers import metered, seller_of
 
 
 def _rankings(store: Store) -> Rankings:
-    return Rankings(replace(store.connection, clock=HandClock()))
+    return Rankings(store.process(HandClock()))
 
 
 def _moved(store: Store, counter: str, sequence: int, delta: Amount, *, on: bool | None) -> float:
@@ -154,7 +153,7 @@ def test_only_totals_that_a_materializer_writes_are_waited_for(
     store.namespaces().create(namespace, kind=Kind.STRICT)
     store.namespaces().create(f"{namespace}x", kind=Kind.LEDGER)
     clock = HandClock()
-    rankings = Rankings(replace(store.connection, clock=clock))
+    rankings = Rankings(store.process(clock))
 
     rankings.switch_on(namespace)
     strict = list(clock.slept_ms)
@@ -167,7 +166,7 @@ def test_only_totals_that_a_materializer_writes_are_waited_for(
 def test_a_caller_learns_while_it_waits_for_how_long(store: Store, namespace: str) -> None:
     store.namespaces().create(namespace, kind=Kind.LEDGER)
     clock = HandClock()
-    rankings = Rankings(replace(store.connection, clock=clock))
+    rankings = Rankings(store.process(clock))
     heard: list[tuple[int, int]] = []
 
     rankings.switch_on(namespace, on_wait=lambda *times: heard.append(times))
@@ -180,7 +179,7 @@ def test_a_caller_learns_while_it_waits_for_how_long(store: Store, namespace: st
 
 def test_p8_what_cannot_be_ranked_is_refused(store: Store, namespace: str) -> None:
     clock = HandClock()
-    rankings = Rankings(replace(store.connection, clock=clock))
+    rankings = Rankings(store.process(clock))
     store.namespaces().create(namespace, kind=Kind.SEQUENCE)
 
     with pytest.raises(NamespaceUnknown):
@@ -191,7 +190,9 @@ def test_p8_what_cannot_be_ranked_is_refused(store: Store, namespace: str) -> No
         with pytest.raises(BadSetting, match="1 to 1000"):
             rankings.top(namespace, limit)
     assert clock.slept_ms == []
-    assert metered(rankings.connection.retrying) == (0, 0)
+    written, read = metered(rankings.connection.retrying)
+    assert written == 0
+    assert read <= 2  # the two namespaces
 
 
 # ---- P9 ---------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ def ranking(*, on: bool) -> Begin:
         where = keys.total_key(f"{namespace}:0")
         total = {"total": 1, "events": 1, "entries": 1, "version": 1}
         world.none.put(Put(world.store.counters, {**where, **total}))
-        rankings = Rankings(replace(world.store.connection, clock=HandClock()))
+        rankings = Rankings(world.connection(HandClock()))
         if not on:
             rankings.switch_on(namespace)
 

@@ -1,7 +1,6 @@
 """Groups and rankings under crashes, lost answers and each other."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -188,7 +187,7 @@ def test_a_rule_that_cannot_be_read_lets_the_batch_come_again(store: Store, coun
     """No total is written without knowing whether it is ranked; delivered again it counts once."""
     namespace = keys.namespace_of(counter)
     store.namespaces().create(namespace)
-    rankings = Rankings(replace(store.connection, clock=HandClock()))
+    rankings = Rankings(store.process(HandClock()))
     rankings.switch_on(namespace)
     store.recorder().record(Event(counter, 5))
     ((shard, records),) = store.records(counter, 1).items()
