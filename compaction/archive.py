@@ -119,6 +119,15 @@ class S3Archive:
     client: S3Client
     place: ArchiveLocation
 
+    @classmethod
+    def at(cls, connection: Connection, place: str) -> S3Archive:
+        """The archive at `s3://bucket/prefix`; it need not be in a schedule.
+
+        Raises:
+            BadSetting: it is not a location in S3.
+        """
+        return cls(connection.objects(), ArchiveLocation.parse(place))
+
     def seal(
         self, counter: str, generation: int, incarnation: str, entries: Sequence[Item]
     ) -> ArchiveRef:
@@ -210,15 +219,6 @@ class S3Archive:
 
 def _generation_of(key: str) -> str:
     return key.rpartition("/")[2].partition("-")[0]
-
-
-def archive_at(connection: Connection, place: str | None) -> S3Archive | None:
-    """The archive at `s3://bucket/prefix`, or None.
-
-    Raises:
-        BadSetting: it is not a location in S3.
-    """
-    return None if place is None else S3Archive(connection.objects(), ArchiveLocation.parse(place))
 
 
 @contextmanager

@@ -55,12 +55,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from math import ceil
-from random import Random
 from typing import TYPE_CHECKING, Final
 
 from countledger.compaction import plan
-from countledger.compaction.archive import GenerationArchiver
-from countledger.compaction.regions import PATIENCE_MS
+from countledger.compaction.archive import GenerationArchiver, S3Archive
+from countledger.compaction.plan import limits_by
+from countledger.compaction.regions import PATIENCE_MS, Regions
 from countledger.compaction.report import (
     CompactionPlan,
     CompactionReport,
@@ -74,23 +74,24 @@ from countledger.compaction.report import (
     refuse_changed,
 )
 from countledger.ledger import keys
-from countledger.ledger.clock import Backoff, Clock, SystemClock, polled
+from countledger.ledger.clock import Backoff, polled
 from countledger.ledger.departure import guarded
 from countledger.ledger.errors import ConditionFailed, CountledgerError, LeaseEnded, ServiceFailed
 from countledger.ledger.exact import NO_HEAD, decode_head, encode_head
-from countledger.ledger.ids import unique_id
-from countledger.ledger.limits import HEAD_COVERS_MAX, RUN_LIFE_MS
-from countledger.ledger.namespace import Kind
+from countledger.ledger.limits import HEAD_COVERS_MAX, LEASE_MS, RUN_LIFE_MS
+from countledger.ledger.namespace import Kind, Namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from countledger.compaction.archive import Archive
     from countledger.compaction.plan import AgeLimit, Candidate
-    from countledger.compaction.regions import Regions, Views
+    from countledger.compaction.regions import Views
+    from countledger.compaction.schedule import Schedule
     from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.connection import Connection
     from countledger.ledger.exact import ArchiveRef, Covered, Head
-    from countledger.ledger.namespace import Namespace, Namespaces
+    from countledger.ledger.namespace import Namespace
 
 
 # One run over one counter: carries out what `plan` decides. `compactor` explains the rules.
@@ -126,7 +127,7 @@ class Run:
         self._on_step = on_step
         self._table = compactor.regions.table
         self._views: Views = compactor.regions.metered()
-        self._began_ms = compactor.clock.now_ms()
+        self._began_ms = compactor.connection.clock.now_ms()
         self._cutoff_ms = compactor.limit(namespace).cutoff_ms(self._began_ms)
         self._ranges = plan.ranges(namespace.spread, self._cutoff_ms)
         self._after: Key | None = None
@@ -214,8 +215,8 @@ class Run:
             head=head,
             how=compactor.retire,
             run=self._run,
-            clock=compactor.clock,
-            random=compactor.random,
+            clock=compactor.connection.clock,
+            random=compactor.connection.random,
             backoff=compactor.backoff,
             workers=compactor.workers,
             before_send=self._check_leaving,
@@ -331,7 +332,7 @@ class Run:
         Raises:
             LeaseEnded, ServiceFailed: it must not.
         """
-        if self._compactor.clock.now_ms() - self._began_ms > RUN_LIFE_MS:
+        if self._compactor.connection.clock.now_ms() - self._began_ms > RUN_LIFE_MS:
             raise ServiceFailed("this run was suspended for half a day and writes nothing more")
         self._compactor.regions.check_lease()
 
@@ -349,7 +350,7 @@ class Run:
 
     def _poll(self, missing: Callable[[], RunEnd | None]) -> RunEnd | None:
         """Poll until nothing is missing; after the compactor's patience return what is missing."""
-        clock, patience_ms = self._compactor.clock, self._compactor.patience_ms
+        clock, patience_ms = self._compactor.connection.clock, self._compactor.patience_ms
 
         def ends(found: RunEnd) -> bool:
             return found.outcome is not RunOutcome.WAITING or self._late()
@@ -357,7 +358,10 @@ class Run:
         return polled(clock, patience_ms, missing, ends)
 
     def _late(self) -> bool:
-        return self._deadline_ms is not None and self._compactor.clock.now_ms() >= self._deadline_ms
+        return (
+            self._deadline_ms is not None
+            and self._compactor.connection.clock.now_ms() >= self._deadline_ms
+        )
 
     def _step(self, verb: Verb, head: Head) -> None:
         self._on_step(CompactionStep(self._counter, verb, head.generation, self._merged))
@@ -374,35 +378,74 @@ class Compactor:
     """Merges the old entries of ledger counters.
 
     Attributes:
-        regions: the regions of the table `ledger`, as seen from the home region.
-        namespaces: spread and horizon of each namespace.
-        limit: how old an entry of a namespace must be.
+        connection: to the stack, in its home region.
         retire: how merged entries are deleted.
         archive: where entries are kept before they are deleted, or None.
         archive_as_found: archive entries that an earlier run published and did not archive as they
             are now, although some were deleted or changed by hand since.
-        clock: the time, and waiting.
-        new_run: makes an id that no other run has.
-        random: what the jitter is drawn from.
+        min_age_ms: how old entries must be at least, beside what their namespace asks.
+        age: how old entries must be whatever their namespace asks, where no retry is sent.
+        as_home: as of `Regions`; likewise `lease_ms`.
         backoff: how often a conflict is tried again.
         covers_max: how many entries one generation covers at most.
         patience_ms: how long to wait for a region that is late.
         workers: how many deletes are under way at the same time.
+        regions: of the table `ledger`.
+        namespaces: spread and horizon of each namespace.
+
+    Raises:
+        WrongRegion: this is not the home region.
     """
 
-    regions: Regions
-    namespaces: Namespaces
-    limit: Callable[[Namespace], AgeLimit]
+    connection: Connection
     retire: Retire = Retire.TRANSACTION
     archive: Archive | None = None
-    clock: Clock = field(default_factory=SystemClock)
-    new_run: Callable[[], str] = unique_id
-    random: Random = field(default_factory=Random)
+    archive_as_found: bool = False
+    min_age_ms: int | None = None
+    age: AgeLimit | None = None
+    as_home: bool = False
     backoff: Backoff = field(default_factory=Backoff)
     covers_max: int = HEAD_COVERS_MAX
     patience_ms: int = PATIENCE_MS
     workers: int = _WORKERS
-    archive_as_found: bool = False
+    lease_ms: int = LEASE_MS
+    regions: Regions = field(init=False, repr=False)
+    namespaces: Namespaces = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Allow nothing outside the home region."""
+        regions = Regions(self.connection, as_home=self.as_home, lease_ms=self.lease_ms)
+        object.__setattr__(self, "regions", regions)
+        object.__setattr__(self, "namespaces", Namespaces(self.connection))
+
+    @classmethod
+    def of_schedule(
+        cls, connection: Connection, schedule: Schedule | None, *, archive_as_found: bool = False
+    ) -> Compactor:
+        """What compacts as a schedule says; without one, with the defaults.
+
+        Raises:
+            WrongRegion: this is not the home region.
+            BadSetting: the archive of the schedule is not a location in S3.
+        """
+        if schedule is None:
+            return cls(connection)
+        place = schedule.archive
+        return cls(
+            connection,
+            retire=schedule.retire,
+            archive=None if place is None else S3Archive.at(connection, place),
+            archive_as_found=archive_as_found,
+            min_age_ms=schedule.min_age_ms,
+        )
+
+    def limit(self, namespace: Namespace) -> AgeLimit:
+        """How old an entry of a namespace must be.
+
+        Raises:
+            BadSetting: the minimum age is below what the namespace asks.
+        """
+        return self.age or limits_by(self.connection, self.min_age_ms)(namespace)
 
     def compact(
         self,
@@ -433,7 +476,7 @@ class Compactor:
                 self,
                 counter,
                 namespace,
-                run=self.new_run(),
+                run=self.connection.ids.unique_id(),
                 deadline_ms=deadline_ms,
                 on_step=on_step,
             )
@@ -453,7 +496,7 @@ class Compactor:
         counter = keys.check_counter(counter)
         namespace = self.namespaces.expect(counter, Kind.LEDGER)
         limit = self.limit(namespace)
-        cutoff_ms = limit.cutoff_ms(self.clock.now_ms())
+        cutoff_ms = limit.cutoff_ms(self.connection.clock.now_ms())
         views = self.regions.metered()
         head = views.head(counter)
         estimate = _Estimate(self.retire, self.covers_max, head, archive=self.archive is not None)

@@ -351,7 +351,7 @@ class CounterRegions:
         return guarded(self.regions.check_lease if others else lambda: None)
 
     def _polled(self, missing: Callable[[], _T | None]) -> _T | None:
-        return polled(self.regions.clock, PATIENCE_MS, missing, lambda _: False)
+        return polled(self.regions.connection.clock, PATIENCE_MS, missing, lambda _: False)
 
     def _of(self, region: str, text: str) -> str:
         return text if region == self.regions.region else f"in {region}: {text}"

@@ -51,13 +51,14 @@ again. A note without the empty head: nothing was deleted here, and the mark is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from countledger.compaction import deletion, plan
 from countledger.compaction.archive import unarchived_of
+from countledger.compaction.compactor import Compactor
 from countledger.compaction.deletion import (
     CounterRegions,
     Deletion,
@@ -68,7 +69,9 @@ from countledger.compaction.deletion import (
     skipped,
 )
 from countledger.compaction.plan import limits_by
+from countledger.compaction.regions import Regions
 from countledger.compaction.report import RunOutcome
+from countledger.compaction.schedule import stored_schedule
 from countledger.ledger import keys
 from countledger.ledger.errors import (
     ConditionFailed,
@@ -87,8 +90,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from countledger.compaction.deletion import RegionalTotals
-    from countledger.compaction.regions import Regions
-    from countledger.compaction.report import CompactionReport
     from countledger.ledger.attributes import Item
     from countledger.ledger.connection import Connection
     from countledger.ledger.exact import Head
@@ -106,25 +107,27 @@ class LedgerDeleter:
     def __init__(
         self,
         connection: Connection,
-        regions: Regions,
-        compact: Callable[[str], CompactionReport],
         totals: Callable[[str], RegionalTotals],
+        compactor: Compactor | None = None,
     ) -> None:
         """In a process of the home region.
 
         Args:
             connection: to the stack.
-            regions: of the table `ledger`.
-            compact: merges all entries of a counter that are old enough.
             totals: those of a region.
+            compactor: merges all entries of a counter that are old enough; None: as the schedule of
+                its namespace says, except for its minimum age.
+
+        Raises:
+            WrongRegion: this is not the home region.
         """
-        self.connection, self.regions = connection, regions
+        self.connection, self._compactor, self._totals = connection, compactor, totals
+        self.regions = Regions(connection) if compactor is None else compactor.regions
         self.namespaces = Namespaces(connection)
         self.marks = DeletionMarks(connection)
-        self.everywhere = CounterRegions(regions, totals)
+        self.everywhere = CounterRegions(self.regions, totals)
         self._emptier = HeadEmptier(connection, self.everywhere)
         self._limit = limits_by(connection)
-        self._compact, self._totals = compact, totals
 
     def delete(self, counter: str) -> Deletion:
         """Continue the deletion of a counter, as far as is safe now; the first call marks it.
@@ -230,7 +233,7 @@ class LedgerDeleter:
 
     def _unready(self, mark: DeletionMark) -> str | None:
         """Why the head may lack an entry, or a total a record; None: all are complete."""
-        report = self._compact(mark.counter)
+        report = self._compacting(mark.counter).compact(mark.counter)
         if report.outcome not in _MERGED:
             return f"compaction: {report.outcome} {report.detail}".rstrip()
         head = self._head(mark.counter)
@@ -238,6 +241,14 @@ class LedgerDeleter:
             return "another run is compacting it; call again"
         # The empty head of this deletion proves that they were.
         return None if head.incarnation == mark.id else self.everywhere.unproven(mark.counter)
+
+    def _compacting(self, counter: str) -> Compactor:
+        if self._compactor is not None:
+            return self._compactor
+        schedule = stored_schedule(self.connection, keys.namespace_of(counter))
+        if schedule is not None:
+            schedule = replace(schedule, min_age_ms=None)
+        return Compactor.of_schedule(self.connection, schedule)
 
     def _mark_again(self, mark: DeletionMark, namespace: Namespace) -> Deletion:
         now_ms = self.connection.clock.now_ms()

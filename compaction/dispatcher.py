@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
-from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from countledger.compaction.due import SWEEP_AFTER_MS, SweepSegment, segments_of
+from countledger.compaction.due import SWEEP_AFTER_MS, DueIndex, SweepSegment, segments_of
 from countledger.compaction.report import LastRunStore
-from countledger.compaction.schedule import MISSING, decode_schedule, revision_of, unswept_since_ms
+from countledger.compaction.schedule import (
+    MISSING,
+    Triggers,
+    decode_schedule,
+    revision_of,
+    unswept_since_ms,
+)
 from countledger.ledger import keys
-from countledger.ledger.attempts import Again, Attempts, Done, Pause, Send, attempt, run
-from countledger.ledger.clock import Backoff, Clock, SystemClock
+from countledger.ledger.attempts import Again, Done, Pause, Send, attempt, run
+from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import (
     BadPayload,
     ConditionFailed,
@@ -31,12 +36,9 @@ from countledger.ledger.tombstones import present
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from mypy_boto3_sqs import SQSClient
-
-    from countledger.compaction.due import DueIndex
-    from countledger.compaction.schedule import Triggers
     from countledger.ledger.attempts import Answer, Reply, Step, Verdict
     from countledger.ledger.attributes import Item
+    from countledger.ledger.connection import Connection
 
 _KEY_NAMES: Final = frozenset({"counter", "part"})
 _SENDERS: Final = 16
@@ -44,6 +46,7 @@ _SENDERS: Final = 16
 _WINDOW: Final = 256
 # With more messages than that the workers are late: due counters stay in the index, unqueued.
 BACKLOG_MAX: Final = 10_000
+_BACKOFF: Final = Backoff(attempts=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,23 +112,17 @@ def _left_of(reply: Reply[list[Any]]) -> Verdict[list[Any], CountledgerError | N
     return Again(left, _Refused(left)) if left else Done(None)
 
 
-@dataclass(frozen=True, slots=True)
 class WorkQueue:
-    """The SQS queue between the dispatcher and the workers.
+    """The SQS queue between the dispatcher and the workers."""
 
-    Attributes:
-        client: of SQS.
-        url: of the queue.
-        clock: waits between attempts.
-        random: what the jitter is drawn from.
-        backoff: how often a message that the queue did not take is sent again.
-    """
+    def __init__(self, connection: Connection, backoff: Backoff = _BACKOFF) -> None:
+        """In a process; `backoff`: how often a message that the queue did not take is sent again.
 
-    client: SQSClient
-    url: str
-    clock: Clock = field(default_factory=SystemClock)
-    random: Random = field(default_factory=Random)
-    backoff: Backoff = field(default_factory=lambda: Backoff(attempts=5))
+        Raises:
+            WrongRegion: the stack here has no queue: it is in the home region.
+        """
+        self.connection, self.backoff = connection, backoff
+        self.client, self.url = connection.queues(), connection.setting("compaction_queue_url")
 
     def send(self, batch: Sequence[Work]) -> int:
         """Send up to ten messages: one call, and more for those that the queue does not take.
@@ -140,14 +137,14 @@ class WorkQueue:
             {"Id": str(number), "MessageBody": encode_work(work)}
             for number, work in enumerate(batch)
         ]
-        attempts = Attempts(self.clock, self.random, self.backoff)
+        attempts = self.connection.attempts(policy=self.backoff)
         steps = attempt(entries, Send, _left_of, lambda exhausted: exhausted.error, attempts)
         refused = run(steps, self._perform)
         return len(batch) - (len(refused.entries) if isinstance(refused, _Refused) else 0)
 
     def _perform(self, step: Step) -> Answer:
         if isinstance(step, Pause):
-            return self.clock.sleep_ms(step.wait_ms)
+            return self.connection.clock.sleep_ms(step.wait_ms)
         with translated("SendMessageBatch to the compaction queue"):
             return self.client.send_message_batch(QueueUrl=self.url, Entries=step.operation)
 
@@ -187,27 +184,26 @@ class Dispatched:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class Dispatcher:
-    """Sends the due counters of a namespace to the workers.
+    """Sends the due counters of a namespace to the workers."""
 
-    Attributes:
-        index: the due index.
-        queue: between this dispatcher and the workers.
-        triggers: the stack's schedules at EventBridge Scheduler.
-        region: where this process runs.
-        home_region: where counters are compacted.
-        clock: the time.
-        backlog_max: with more waiting messages than that nothing is sent.
-    """
+    def __init__(
+        self,
+        connection: Connection,
+        queue: WorkQueue | None = None,
+        *,
+        backlog_max: int = BACKLOG_MAX,
+    ) -> None:
+        """In a process of the home region.
 
-    index: DueIndex
-    queue: WorkQueue
-    triggers: Triggers
-    region: str
-    home_region: str
-    clock: Clock = field(default_factory=SystemClock)
-    backlog_max: int = BACKLOG_MAX
+        Args:
+            connection: to the stack.
+            queue: between this dispatcher and the workers; None: that of the stack.
+            backlog_max: with more waiting messages than that nothing is sent.
+        """
+        self.connection, self.index = connection, DueIndex(connection)
+        self.queue, self.triggers = queue or WorkQueue(connection), Triggers(connection)
+        self.backlog_max = backlog_max
 
     def dispatch(
         self, namespace: str, revision: str, *, deadline_ms: int | None = None
@@ -239,7 +235,7 @@ class Dispatcher:
             # No revision comes back: this trigger will never have anything to do.
             self.triggers.delete(namespace, revision)
             return Dispatched(namespace=namespace, detail=left_over)
-        last_runs = LastRunStore(self.index.dynamo, self.index.table, self.clock)
+        last_runs = LastRunStore(self.connection)
         # Before any work is sent: what workers note belongs to this tick.
         ticked_at_ms = last_runs.begin(namespace)
         done = self._dispatch(item, namespace, deadline_ms)
@@ -276,14 +272,14 @@ class Dispatcher:
             while window := list(islice(feed, _WINDOW)):
                 due += sum(map(len, window))
                 sent += sum(pool.map(self.queue.send, window))
-                if deadline_ms is not None and self.clock.now_ms() >= deadline_ms:
+                if deadline_ms is not None and self.connection.clock.now_ms() >= deadline_ms:
                     break
         return due, sent
 
     def _sweep(self, item: Item, namespace: str) -> bool:
         """Send a sweep if the schedule needs one, then note that it needs none any more."""
         since_ms = unswept_since_ms(item)
-        if since_ms is None or self.clock.now_ms() - since_ms < SWEEP_AFTER_MS:
+        if since_ms is None or self.connection.clock.now_ms() - since_ms < SWEEP_AFTER_MS:
             return False
         work = segments_of(namespace)
         if self.queue.send(work) < len(work):
@@ -297,8 +293,9 @@ class Dispatcher:
         return True
 
     def _refuse_elsewhere(self, region: str, namespace: str) -> None:
-        if not self.region == self.home_region == region:
+        here, home = self.connection.region, self.connection.home_region
+        if not here == home == region:
             raise WrongRegion(
-                f"the schedule of namespace {namespace!r} is for {region}; this is {self.region}, "
-                f"and the home region is {self.home_region}"
+                f"the schedule of namespace {namespace!r} is for {region}; this is {here}, "
+                f"and the home region is {home}"
             )

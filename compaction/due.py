@@ -8,13 +8,12 @@ they read all totals once, in segments, and put such counters into the index.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from random import Random
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger.ledger import keys
-from countledger.ledger.attempts import Again, Attempts, Done, DynamoPerformer, Send, attempt, run
-from countledger.ledger.clock import Backoff, Clock, SystemClock
+from countledger.ledger.attempts import Again, Done, DynamoPerformer, Send, attempt, run
+from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import ConditionFailed, CorruptItem, CountledgerError
 from countledger.ledger.indexes import (
     DueRule,
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attempts import Reply, Verdict
     from countledger.ledger.attributes import Item, Key
-    from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.connection import Connection
     from countledger.ledger.operations import Update
 
 # Only a new entry makes an attempt fail, and the refusal shows what changed, so no wait is needed.
@@ -50,28 +49,20 @@ class _Reschedule(NamedTuple):
     note: Update
 
 
-@dataclass(frozen=True, slots=True)
 class DueIndex:
-    """The due index of a stack.
+    """The due index of a stack."""
 
-    Attributes:
-        dynamo: a DynamoDB client; every write here carries a condition.
-        table: the table `counters`.
-        clock: the time.
-        random: what the jitter is drawn from.
-    """
-
-    dynamo: DynamoClient
-    table: str
-    clock: Clock = field(default_factory=SystemClock)
-    random: Random = field(default_factory=Random)
+    def __init__(self, connection: Connection) -> None:
+        """In a process; every write here carries a condition."""
+        self.connection = connection
+        self.dynamo, self.table = connection.retrying, connection.counters
 
     def due(self, namespace: str) -> Iterator[str]:
         """The counters of a namespace that are due, in no particular order.
 
         Half a read unit for each 4 KB of them, and for each of the sixteen buckets at least.
         """
-        now_ms = self.clock.now_ms()
+        now_ms = self.connection.clock.now_ms()
         for bucket in buckets_of(namespace):
             for page in self.dynamo.pages(due_query(self.table, bucket, now_ms)):
                 yield from (item["counter"] for item in page)
@@ -96,7 +87,7 @@ class DueIndex:
         """Whether a counter is still due: another worker may have compacted it. One read unit."""
         due_state = self.due_state(counter)
         due_at_ms = due_state.due_at_ms if due_state else None
-        return due_at_ms is not None and due_at_ms <= self.clock.now_ms()
+        return due_at_ms is not None and due_at_ms <= self.connection.clock.now_ms()
 
     def reschedule(self, counter: str, compacted: int, rule: DueRule | None) -> None:
         """Note how many entries are compacted, and when the counter is due again, if ever.
@@ -113,7 +104,9 @@ class DueIndex:
         def noting(due_state: DueState | None) -> _Reschedule | None:
             if due_state is None:
                 return None  # the total is missing: a repair makes it, with all entries waiting
-            note = reschedule_of(self.table, due_state, compacted, rule, self.clock.now_ms())
+            note = reschedule_of(
+                self.table, due_state, compacted, rule, self.connection.clock.now_ms()
+            )
             return None if note is None else _Reschedule(due_state, note)
 
         def interpret(reply: Reply[_Reschedule]) -> Verdict[_Reschedule, None]:
@@ -129,9 +122,9 @@ class DueIndex:
 
         first = noting(self.due_state(counter))
         if first is not None:
-            attempts = Attempts(self.clock, self.random, _BACKOFF)
+            attempts = self.connection.attempts(policy=_BACKOFF)
             steps = attempt(first, lambda one: Send(one.note), interpret, lambda _: None, attempts)
-            run(steps, DynamoPerformer(self.dynamo, self.dynamo, self.clock))
+            run(steps, DynamoPerformer(self.dynamo, self.dynamo, self.connection.clock))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,21 +149,13 @@ def segments_of(namespace: str) -> list[SweepSegment]:
     return [SweepSegment(namespace, number, SEGMENTS) for number in range(SEGMENTS)]
 
 
-@dataclass(frozen=True, slots=True)
 class Sweeper:
-    """Reads a segment of the totals and puts the missing counters into the due index.
+    """Reads a segment of the totals and puts the missing counters into the due index."""
 
-    Attributes:
-        dynamo: a DynamoDB client.
-        table: the table `counters`.
-        clock: the time.
-        page_size: the maximum number of items per page, or None for as many as fit.
-    """
-
-    dynamo: DynamoClient
-    table: str
-    clock: Clock = field(default_factory=SystemClock)
-    page_size: int | None = None
+    def __init__(self, connection: Connection, page_size: int | None = None) -> None:
+        """In a process; a page has at most so many items, or as many as fit."""
+        self.connection, self.page_size = connection, page_size
+        self.dynamo, self.table = connection.retrying, connection.counters
 
     def sweep(
         self, work: SweepSegment, rule: DueRule, deadline_ms: int | None = None
@@ -199,12 +184,12 @@ class Sweeper:
             if page.after is None:
                 return None
             work = replace(work, after=page.after)
-            if deadline_ms is not None and self.clock.now_ms() >= deadline_ms:
+            if deadline_ms is not None and self.connection.clock.now_ms() >= deadline_ms:
                 return work
 
     def _mark(self, total: Item, rule: DueRule) -> None:
         try:
-            mark = mark_of(self.table, due_state_of(total), rule, self.clock.now_ms())
+            mark = mark_of(self.table, due_state_of(total), rule, self.connection.clock.now_ms())
             if mark is not None:
                 self.dynamo.update(mark)
         except (ConditionFailed, CorruptItem):

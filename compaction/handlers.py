@@ -13,21 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from countledger.compaction.assembly import (
-    dispatcher_of,
-    sweeper_of,
-    worker_of,
-)
-from countledger.compaction.dispatcher import WorkQueue
-from countledger.compaction.regions import Regions
+from countledger.compaction.dispatcher import Dispatcher
 from countledger.compaction.report import RunOutcome
 from countledger.compaction.worker import BatchResult, WorkBatch
-from countledger.ledger.clock import SystemClock
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import BadPayload
 from countledger.ledger.foreign_events import described, object_in, records_in
 from countledger.ledger.limits import SECOND_MS
-from countledger.ledger.namespace import Namespaces
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -41,8 +33,6 @@ _MARGIN_MS: Final = 20 * SECOND_MS
 @dataclass(frozen=True, slots=True)
 class _CompactionParts:
     connection: Connection
-    regions: Regions
-    namespaces: Namespaces
     logger: Logger
     metrics: Metrics
 
@@ -50,9 +40,7 @@ class _CompactionParts:
 @cache
 def _parts() -> _CompactionParts:
     """Built at the first invocation, from the function's environment."""
-    connection = Connection.open()
-    namespaces = Namespaces(connection)
-    return _CompactionParts(connection, Regions.of(connection), namespaces, Logger(), Metrics())
+    return _CompactionParts(Connection.open(), Logger(), Metrics())
 
 
 def dispatch(event: object, context: LambdaContext) -> dict[str, Any]:
@@ -75,8 +63,8 @@ def dispatch(event: object, context: LambdaContext) -> dict[str, Any]:
     if not (isinstance(namespace, str) and isinstance(revision, str)):
         raise BadPayload(f"the event is {described(event)}; expected is {expected}")
     parts = _parts()
-    deadline_ms = _deadline_ms(context)
-    done = dispatcher_of(parts.connection).dispatch(namespace, revision, deadline_ms=deadline_ms)
+    deadline_ms = _deadline_ms(parts, context)
+    done = Dispatcher(parts.connection).dispatch(namespace, revision, deadline_ms=deadline_ms)
     answer: dict[str, Any] = {
         "namespace": done.namespace,
         "due": done.due,
@@ -110,15 +98,9 @@ def compact(event: object, context: LambdaContext) -> dict[str, Any]:
     """
     messages = messages_in(event)
     parts = _parts()
-    batch = WorkBatch(
-        # A new one for each batch: schedules change.
-        worker_of(parts.connection, parts.regions, parts.namespaces),
-        sweeper_of(parts.connection),
-        WorkQueue(parts.connection.queues(), parts.connection.setting("compaction_queue_url")),
-        SystemClock(),
-        partial(log_report, parts.logger),
-    )
-    tally = batch.run(messages, _deadline_ms(context))
+    # A new one for each batch: schedules change.
+    batch = WorkBatch(parts.connection, partial(log_report, parts.logger))
+    tally = batch.run(messages, _deadline_ms(parts, context))
     _report(parts, tally)
     return {"batchItemFailures": [{"itemIdentifier": one} for one in tally.again]}
 
@@ -166,6 +148,6 @@ def _report(parts: _CompactionParts, tally: BatchResult) -> None:
     parts.metrics.flush_metrics()
 
 
-def _deadline_ms(context: LambdaContext) -> int:
+def _deadline_ms(parts: _CompactionParts, context: LambdaContext) -> int:
     """The moment, by this machine's clock, after which nothing new is begun."""
-    return SystemClock().now_ms() + context.get_remaining_time_in_millis() - _MARGIN_MS
+    return parts.connection.clock.now_ms() + context.get_remaining_time_in_millis() - _MARGIN_MS

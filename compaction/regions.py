@@ -38,21 +38,20 @@ from countledger.compaction.lease import (
     next_epoch,
 )
 from countledger.ledger import keys
-from countledger.ledger.clock import Clock, SystemClock, show_duration
+from countledger.ledger.clock import show_duration
 from countledger.ledger.errors import (
     BadSetting,
     ConditionFailed,
     LeaseEnded,
     ServiceFailed,
-    WrongRegion,
 )
 from countledger.ledger.exact import Head, decode_head
-from countledger.ledger.ids import BARE_KEY_PREFIX, unique_id
-from countledger.ledger.limits import MINUTE_MS, REPLICATION_BOUND_DEFAULT_MS, SECOND_MS
+from countledger.ledger.ids import BARE_KEY_PREFIX
+from countledger.ledger.limits import LEASE_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.operations import AllOf, Between, Compare, Query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from countledger.compaction.lease import Shown
     from countledger.ledger.attributes import Item
@@ -96,69 +95,52 @@ def survey_of(description: Mapping[str, object], home: str) -> Survey:
 
 
 @dataclass(slots=True)
-class Regions:
-    """The regions of the table `ledger`, as the home region sees them.
+class KnownRegions:
+    """What a process knows of the regions.
 
     Attributes:
-        home: a DynamoDB client in the home region.
-        table: the table `ledger`; it has the same name everywhere.
-        region: where this process runs.
-        home_region: the home of the stack.
-        client_to: a client to another region.
-        clock: for the age of the list of replicas.
-        terms: of leases.
-        new_id: makes an id that no other lease has.
-
-    Raises:
-        WrongRegion: this is not the home region.
+        clients: to the other regions.
+        survey: and when it was made.
+        held: by which other regions the lease was seen, and until when it is held.
     """
 
-    home: DynamoClient
-    table: str
-    region: str
-    home_region: str
-    client_to: Callable[[str], DynamoClient]
-    clock: Clock = field(default_factory=SystemClock)
-    terms: LeaseTerms = field(default_factory=LeaseTerms)
-    new_id: Callable[[], str] = unique_id
-    _clients: dict[str, DynamoClient] = field(default_factory=dict, repr=False)
-    _survey: tuple[int, Survey] | None = field(default=None, repr=False)
-    _held: tuple[frozenset[str], int] | None = field(default=None, repr=False)
+    clients: dict[str, DynamoClient] = field(default_factory=dict)
+    survey: tuple[int, Survey] | None = None
+    held: tuple[frozenset[str], int] | None = None
 
-    def __post_init__(self) -> None:
-        """Allow nothing outside the home region."""
-        if self.region != self.home_region:
-            raise WrongRegion(
-                f"this is {self.region}; entries are merged in the home region "
-                f"{self.home_region} only: run it there"
-            )
 
-    @classmethod
-    def of(cls, connection: Connection, clock: Clock | None = None) -> Regions:
-        """The regions of a connection's stack.
+class Regions:
+    """The regions of the table `ledger`, as the home region sees them."""
+
+    def __init__(
+        self, connection: Connection, *, as_home: bool = False, lease_ms: int = LEASE_MS
+    ) -> None:
+        """In a process of the home region.
+
+        Args:
+            connection: to the stack.
+            as_home: this region is taken for the home, whatever the stack says.
+            lease_ms: how long a lease is.
 
         Raises:
-            WrongRegion: the connection is not to the home region.
+            WrongRegion: this is not the home region.
         """
-        return cls(
-            connection.dynamo("standard"),
-            connection.setting("ledger_table"),
-            connection.region,
-            connection.setting("home_region"),
-            lambda region: connection.dynamo("standard", region=region),
-            clock or connection.clock,
-            LeaseTerms(clock_skew_ms=connection.settings.clock_skew_ms),
-            connection.ids.unique_id,
-        )
+        self.connection, self.region = connection, connection.region
+        if not as_home:
+            connection.refuse_elsewhere("entries are merged")
+        self.home, self.table = connection.retrying, connection.ledger
+        skew_ms, life_ms = connection.clock_skew_ms, connection.request_life_ms
+        self.terms = LeaseTerms(clock_skew_ms=skew_ms, lease_ms=lease_ms, request_life_ms=life_ms)
+        self._known = KnownRegions() if as_home else connection.shared(KnownRegions)
 
     def survey(self) -> Survey:
         """The table's replicas, at most a minute old. One DescribeTable call."""
-        now_ms = self.clock.now_ms()
+        now_ms = self.connection.clock.now_ms()
         life_ms = min(_SURVEY_LIFE_MS, self.terms.lease_ms // 2)
-        if self._survey is None or not 0 <= now_ms - self._survey[0] < life_ms:
+        if self._known.survey is None or not 0 <= now_ms - self._known.survey[0] < life_ms:
             described = self.home.describe(self.table)
-            self._survey = now_ms, survey_of(described, self.region)
-        return self._survey[1]
+            self._known.survey = now_ms, survey_of(described, self.region)
+        return self._known.survey[1]
 
     def refuse_transactions(self) -> None:
         """Allow transactions.
@@ -184,25 +166,28 @@ class Regions:
             CountledgerError: a region cannot be read.
         """
         others = frozenset(self.survey().others)
-        now_ms = self.clock.now_ms()
-        if self._held is not None:
-            regions, until_ms = self._held
+        now_ms = self.connection.clock.now_ms()
+        if self._known.held is not None:
+            regions, until_ms = self._known.held
             if others <= regions and until_ms - now_ms > self.terms.lease_ms // 2:
                 return None
         shown = {name: self.shown(name) for name in (self.region, *sorted(others))}
-        ruling = lease.may_merge(shown, self.home_region, self.region, now_ms, self.terms)
+        ruling = lease.may_merge(shown, self.region, self.region, now_ms, self.terms)
         if isinstance(ruling, MergeWait):
             return ruling.reason
         if isinstance(ruling, Take):
-            until_ms = self.clock.now_ms() + self.terms.lease_ms
+            until_ms = self.connection.clock.now_ms() + self.terms.lease_ms
             mine = HomeLease(
-                epoch=ruling.epoch, home=self.region, id=self.new_id(), until_ms=until_ms
+                epoch=ruling.epoch,
+                home=self.region,
+                id=self.connection.ids.unique_id(),
+                until_ms=until_ms,
             )
             # If another process of this home was first, its lease is as good.
             with suppress(ConditionFailed):
                 self.home.put(lease.lease_of(self.table, mine, ruling.before))
             return f"the lease of {self.region} is on its way to {', '.join(sorted(others))}"
-        self._held = others, ruling.until_ms
+        self._known.held = others, ruling.until_ms
         return None
 
     def check_lease(self) -> None:
@@ -211,7 +196,7 @@ class Regions:
         Raises:
             LeaseEnded: it has ended.
         """
-        if self._held is None or self.clock.now_ms() >= self._held[1]:
+        if self._known.held is None or self.connection.clock.now_ms() >= self._known.held[1]:
             raise LeaseEnded(f"the lease of {self.region} has ended; the next run continues")
 
     def shown(self, region: str) -> lease.Shown:
@@ -228,9 +213,10 @@ class Regions:
         """The client to a region, created once."""
         if region == self.region:
             return self.home
-        if region not in self._clients:
-            self._clients[region] = self.client_to(region)
-        return self._clients[region]
+        clients = self._known.clients
+        if region not in clients:
+            clients[region] = self.connection.dynamo("standard", region=region)
+        return clients[region]
 
 
 @dataclass(slots=True)
@@ -320,24 +306,14 @@ class NotReady(ServiceFailed):
     """A replica is not in service, or an epoch has not arrived everywhere: call again later."""
 
 
-@dataclass(frozen=True, slots=True)
 class Promotion:
-    """Makes a region the home of the ledger.
+    """Makes a connection's region the home of the ledger."""
 
-    Attributes:
-        regions: of the ledger, as the region that is to be home sees them.
-        home: the home of the settings, for epoch 0.
-        bound_ms: how long a version may take from one region to another.
-    """
-
-    regions: Regions
-    home: str
-    bound_ms: int = REPLICATION_BOUND_DEFAULT_MS
-    _none: Epoch = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        """The epoch that has no item."""
-        object.__setattr__(self, "_none", Epoch(number=0, home=self.home, id=""))
+    def __init__(self, connection: Connection, *, lease_ms: int = LEASE_MS) -> None:
+        """In the region that is to be home; `lease_ms`: as of `Regions`."""
+        self.regions = Regions(connection, as_home=True, lease_ms=lease_ms)
+        # The epoch that has no item: its home is that of the settings.
+        self._none = Epoch(number=0, home=connection.home_region, id="")
 
     def epoch(self, lost: str = "") -> Epoch:
         """The epoch that every region shows; nothing is written. A read unit in each region.
@@ -391,11 +367,12 @@ class Promotion:
                 f"`countledger region salvage {lost}` brings in what it had not replicated"
             )
         # A home that was the only copy a moment ago may merge without a lease that anybody sees.
-        terms = self.regions.terms
+        terms, connection = self.regions.terms, self.regions.connection
         unseen_ms = terms.lease_ms + terms.after_ms
-        until_settled_ms = self.bound_ms + terms.clock_skew_ms if lost else 0
-        begins_ms = self.regions.clock.now_ms() + max(unseen_ms, until_settled_ms)
-        return self._write(next_epoch(current, region, self.regions.new_id(), begins_ms, lost))
+        until_settled_ms = connection.replication_ms + terms.clock_skew_ms if lost else 0
+        begins_ms = connection.clock.now_ms() + max(unseen_ms, until_settled_ms)
+        new_id = connection.ids.unique_id()
+        return self._write(next_epoch(current, region, new_id, begins_ms, lost))
 
     def settle(self, lost: str) -> Epoch:
         """What a lost region had not replicated is in, or left out: the home may merge.
@@ -408,7 +385,9 @@ class Promotion:
             return current
         self.refuse_early(current)
         return self._write(
-            next_epoch(current, current.home, self.regions.new_id(), current.begins_ms)
+            next_epoch(
+                current, current.home, self.regions.connection.ids.unique_id(), current.begins_ms
+            )
         )
 
     def refuse_early(self, epoch: Epoch) -> None:
@@ -417,7 +396,7 @@ class Promotion:
         Raises:
             NotReady: it is too early.
         """
-        left_ms = epoch.begins_ms - self.regions.clock.now_ms()
+        left_ms = epoch.begins_ms - self.regions.connection.clock.now_ms()
         if left_ms > 0:
             raise NotReady(
                 f"versions of {epoch.lost} may arrive for another {show_duration(left_ms)}: "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
 from itertools import islice
@@ -22,7 +22,6 @@ from countledger.ledger.attempts import (
     run,
 )
 from countledger.ledger.attributes import Item, check_format, optional, require
-from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,
@@ -48,7 +47,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from countledger.ledger.attempts import Exhausted, Reply, Steps, Verdict
-    from countledger.ledger.clock import Backoff
+    from countledger.ledger.clock import Backoff, Clock
+    from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.exact import Covered, Head
     from countledger.ledger.operations import Clause
@@ -399,27 +399,22 @@ class LastRun:
     work: WorkDone
 
 
-@dataclass(frozen=True, slots=True)
 class LastRunStore:
     """Stores the last run of each schedule, one item per namespace in `counters`, for people.
 
     No other part reads it, so a failed write stops no work. The SDK may repeat a write that got no
     answer, so the sums are approximate. Two write units for each tick, one for each batch and
     namespace.
-
-    Attributes:
-        dynamo: a DynamoDB client.
-        table: the table `counters`.
-        clock: the time.
     """
 
-    dynamo: DynamoClient
-    table: str
-    clock: Clock = field(default_factory=SystemClock)
+    def __init__(self, connection: Connection) -> None:
+        """In a process."""
+        self.connection = connection
+        self.dynamo, self.table = connection.retrying, connection.counters
 
     def begin(self, namespace: str) -> int:
         """Replace the run before by a tick that begins now; its time identifies it in `end`."""
-        now_ms = self.clock.now_ms()
+        now_ms = self.connection.clock.now_ms()
         self._note(
             namespace,
             Assign("ticked_at", now_ms),
@@ -437,7 +432,7 @@ class LastRunStore:
         """Add a worker's batch."""
         trouble = (Assign("trouble", work.trouble),) if work.trouble else ()
         sums = (Add(name, round(getattr(work, name))) for name in _SUMS)
-        self._note(namespace, Assign("worked_at", self.clock.now_ms()), *trouble, *sums)
+        self._note(namespace, Assign("worked_at", self.connection.clock.now_ms()), *trouble, *sums)
 
     def last(self, namespace: str) -> LastRun | None:
         """The last run, or None if no schedule ever ticked. Half a read unit.

@@ -41,7 +41,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from countledger.compaction.archive import is_archived
-from countledger.compaction.plan import is_still
+from countledger.compaction.plan import is_still, limits_by
 from countledger.ledger import keys
 from countledger.ledger.attempts import wrote
 from countledger.ledger.attributes import check_format, optional, require
@@ -56,17 +56,16 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.exact import decode_head
 from countledger.ledger.limits import MINUTE_MS
+from countledger.ledger.namespace import Namespaces
 from countledger.ledger.operations import Absent, AllOf, Check, Compare, Delete, Put, Scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from countledger.compaction.plan import AgeLimit
     from countledger.ledger.attributes import Item, Key
-    from countledger.ledger.clock import Clock
+    from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.exact import Head
-    from countledger.ledger.namespace import Namespace
     from countledger.ledger.operations import Condition
 
 
@@ -195,22 +194,14 @@ class SalvagePlace:
     report: SalvageReport = field(default_factory=SalvageReport)
 
 
-@dataclass(slots=True)
 class SalvagePlaces:
-    """Reads and writes the place of the salvage of one region.
+    """Reads and writes the place of the salvage of one region."""
 
-    Attributes:
-        dynamo: a DynamoDB client in the home region.
-        table: the table `counters` there.
-        lost: the region that was lost.
-        new_id: makes an id that no other write has.
-    """
-
-    dynamo: DynamoClient
-    table: str
-    lost: str
-    new_id: Callable[[], str]
-    _seen: str | None = None
+    def __init__(self, connection: Connection, lost: str) -> None:
+        """In the home region, of a region that was lost."""
+        self.connection, self.lost = connection, lost
+        self.dynamo, self.table = connection.retrying, connection.counters
+        self._seen: str | None = None
 
     def begin(self, work: tuple[str, ...], *, again: bool = False) -> SalvagePlace:
         """Take up the stored place if it is of the same work, else begin. Two units.
@@ -237,7 +228,7 @@ class SalvagePlaces:
         Raises:
             ServiceFailed: another salvage has taken over.
         """
-        place = replace(place, id=self.new_id())
+        place = replace(place, id=self.connection.ids.unique_id())
         unmoved = Absent("part") if self._seen is None else Compare("id", "=", self._seen)
         try:
             self.dynamo.put(Put(self.table, _encode(self.lost, place), unmoved))
@@ -324,6 +315,7 @@ class Salvage:
     """Brings in what one copy of the ledger has and another one lacks.
 
     Attributes:
+        connection: to the stack.
         source: the copy of the lost region; or another one that is in service, which may have got
             what this one has not.
         target: the copy to be completed.
@@ -331,20 +323,13 @@ class Salvage:
             since another salvage may have ended the wait.
         in_service: whether the source is a replica of the target's table: then a head that arrived
             there alone is taken over as well.
-        limit: how old an entry must be before it is merged.
-        namespace_of: the namespace of that name.
-        clock: the time, and waiting.
-        new_id: makes the tokens of transactions.
     """
 
+    connection: Connection
     source: LedgerCopy
     target: LedgerCopy
     held: Callable[[], bool]
     in_service: bool = False
-    limit: Callable[[Namespace], AgeLimit]
-    namespace_of: Callable[[str], Namespace]
-    clock: Clock
-    new_id: Callable[[], str]
 
     def run(
         self,
@@ -397,7 +382,7 @@ class Salvage:
     def _bring(self, counter: str, items: list[Item], report: SalvageReport) -> None:
         """Write those of a batch that are missing; decide again whenever the head moved."""
         for attempt in range(1, _ATTEMPTS + 1):
-            began_ms = self.clock.now_ms()
+            began_ms = self.connection.clock.now_ms()
             there = decode_head(self._get(self.source, keys.head_key(counter)))
             head = self._get(self.target, keys.head_key(counter))
             asked = [{"counter": counter, "entry": item["entry"]} for item in items]
@@ -424,7 +409,7 @@ class Salvage:
             if not missing or self._written(counter, evidence.here, missing, began_ms):
                 report.note(counter, items, fates)
                 return
-            self.clock.sleep_ms(_WAIT_MS * attempt)
+            self.connection.clock.sleep_ms(_WAIT_MS * attempt)
         raise ServiceFailed(f"counter {counter!r} is being merged all the time: call again")
 
     def _still_there(self, items: list[Item]) -> list[Item]:
@@ -443,13 +428,13 @@ class Salvage:
         puts = [Put(self.target.table, item, Absent("entry")) for item in items]
         try:
             with guarded(partial(self._refuse_late, began_ms)):
-                self.target.dynamo.transact([check, *puts], self.new_id()[:36])
+                self.target.dynamo.transact([check, *puts], self.connection.ids.unique_id()[:36])
         except TransactionCancelled:
             return False
         return True
 
     def _refuse_late(self, began_ms: int) -> None:
-        if self.clock.now_ms() - began_ms > _LEAVES_MS:
+        if self.connection.clock.now_ms() - began_ms > _LEAVES_MS:
             raise ServiceFailed("this process was suspended before it sent what it had compared")
 
     def _merged_before_ms(self, counter: str) -> int:
@@ -457,11 +442,12 @@ class Salvage:
 
         By the time after the head was read: what that head has merged was old enough before.
         """
-        now_ms = self.clock.now_ms()
+        now_ms = self.connection.clock.now_ms()
         try:
-            limit = self.limit(self.namespace_of(keys.namespace_of(counter)))
+            namespace = Namespaces(self.connection).get(keys.namespace_of(counter))
         except NamespaceUnknown:
             return now_ms
+        limit = limits_by(self.connection)(namespace)
         return limit.cutoff_ms(now_ms) + limit.clock_skew_ms
 
     def _take_head(self, counter: str, report: SalvageReport) -> None:
@@ -469,7 +455,7 @@ class Salvage:
 
         The home that published it was lost; nothing of it is deleted before every region shows it.
         """
-        began_ms = self.clock.now_ms()
+        began_ms = self.connection.clock.now_ms()
         item = self._get(self.source, keys.head_key(counter))
         theirs = decode_head(item)
         ours = decode_head(self._get(self.target, keys.head_key(counter)))
@@ -497,7 +483,7 @@ class Salvage:
         check = Check(self.target.table, keys.head_key(counter), is_still(head))
         put = Put(self.target.table, theirs, _is_still_recorded(ours))
         try:
-            self.target.dynamo.transact([check, put], self.new_id()[:36])
+            self.target.dynamo.transact([check, put], self.connection.ids.unique_id()[:36])
         except TransactionCancelled:
             return
 

@@ -463,6 +463,16 @@ def schedule_in(item: Item | None) -> Schedule | None:
     return None if found is None else decode_schedule(found)
 
 
+def stored_schedule(connection: Connection, namespace: str) -> Schedule | None:
+    """The schedule of a namespace, or None. One read unit.
+
+    Raises:
+        CorruptItem, NewerFormat: as `decode_schedule`.
+    """
+    key = keys.schedule_key(namespace)
+    return schedule_in(connection.retrying.get(connection.counters, key, consistent=True))
+
+
 def revision_of(item: Item | None) -> str | None:
     """The revision of the stored schedule, or of the deleted one in whose place a tombstone is."""
     return None if item is None else write_of(item)

@@ -8,48 +8,58 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from countledger.compaction.dispatcher import CompactCounter, parse_work
+from countledger.compaction.compactor import Compactor
+from countledger.compaction.dispatcher import CompactCounter, WorkQueue, parse_work
+from countledger.compaction.due import DueIndex, Sweeper
 from countledger.compaction.report import CompactionReport, LastRunStore, RunOutcome, WorkDone
+from countledger.compaction.schedule import stored_schedule
 from countledger.ledger import keys
 from countledger.ledger.errors import CountledgerError, ServiceFailed
 from countledger.ledger.indexes import DueRule
+from countledger.ledger.namespace import Namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from countledger.compaction.compactor import Compactor
-    from countledger.compaction.dispatcher import WorkQueue
-    from countledger.compaction.due import DueIndex, Sweeper, SweepSegment
+    from countledger.compaction.due import SweepSegment
     from countledger.compaction.report import CompactionPlan, CompactionStep
     from countledger.compaction.schedule import Schedule
-    from countledger.ledger.clock import Clock
-    from countledger.ledger.namespace import Namespaces
+    from countledger.ledger.connection import Connection
 
 # After these outcomes a counter is rescheduled; after all others it stays due as it was, so that
 # the next run continues.
 _COMPLETE: Final = frozenset({RunOutcome.MERGED, RunOutcome.NOTHING})
 
 
-@dataclass(frozen=True, slots=True)
 class Worker:
-    """Compacts counters as their namespaces' schedules say; new for each batch of work.
+    """Compacts counters as their namespaces' schedules say; new for each batch of work."""
 
-    Attributes:
-        index: the due index.
-        namespaces: the horizon of each namespace.
-        schedule_of: the schedule of a namespace, or None.
-        compactor_for: a compactor for a schedule; for None one with the defaults.
-    """
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        archive_as_found: bool = False,
+        compactor_for: Callable[[Schedule | None], Compactor] | None = None,
+    ) -> None:
+        """In a process of the home region.
 
-    index: DueIndex
-    namespaces: Namespaces
-    schedule_of: Callable[[str], Schedule | None]
-    compactor_for: Callable[[Schedule | None], Compactor]
-    _compactors: dict[str, tuple[Schedule | None, Compactor]] = field(
-        default_factory=dict, repr=False
-    )
+        Args:
+            connection: to the stack.
+            archive_as_found: as `Compactor.archive_as_found`.
+            compactor_for: a compactor for a schedule, or for None; None: as the schedule says.
+
+        Raises:
+            WrongRegion: this is not the home region.
+        """
+        connection.refuse_elsewhere("entries are merged")
+        self.connection, self.index = connection, DueIndex(connection)
+        self.namespaces = Namespaces(connection)
+        of_schedule = partial(Compactor.of_schedule, connection, archive_as_found=archive_as_found)
+        self._compactor_for = compactor_for or of_schedule
+        self._compactors: dict[str, tuple[Schedule | None, Compactor]] = {}
 
     def compact(
         self,
@@ -112,8 +122,8 @@ class Worker:
     def _under(self, namespace: str) -> tuple[Schedule | None, Compactor]:
         """The schedule of a namespace, read once, and a compactor for it."""
         if namespace not in self._compactors:
-            schedule = self.schedule_of(namespace)
-            self._compactors[namespace] = schedule, self.compactor_for(schedule)
+            schedule = stored_schedule(self.connection, namespace)
+            self._compactors[namespace] = schedule, self._compactor_for(schedule)
         return self._compactors[namespace]
 
     def _rule(self, schedule: Schedule | None, compactor: Compactor) -> DueRule | None:
@@ -164,23 +174,31 @@ class BatchResult:
         return self.outcomes[RunOutcome.TAMPERED]
 
 
-@dataclass(frozen=True, slots=True)
 class WorkBatch:
-    """Processes batches of messages until the deadline.
+    """Processes batches of messages until the deadline."""
 
-    Attributes:
-        worker: compacts counters.
-        sweeper: sweeps segments.
-        queue: for what is left of a segment.
-        clock: the time.
-        note: called with each counter's report.
-    """
+    def __init__(
+        self,
+        connection: Connection,
+        note: Callable[[CompactionReport], None],
+        worker: Worker | None = None,
+        queue: WorkQueue | None = None,
+        *,
+        page_size: int | None = None,
+    ) -> None:
+        """In a process of the home region.
 
-    worker: Worker
-    sweeper: Sweeper
-    queue: WorkQueue
-    clock: Clock
-    note: Callable[[CompactionReport], None]
+        Args:
+            connection: to the stack.
+            note: called with each counter's report.
+            worker: compacts counters; None: a new one.
+            queue: for what is left of a segment; None: that of the stack.
+            page_size: as of `Sweeper`.
+        """
+        self.connection, self.note = connection, note
+        self.worker = worker or Worker(connection)
+        self.queue = queue or WorkQueue(connection)
+        self.sweeper = Sweeper(connection, page_size)
 
     def run(self, messages: Mapping[str, str], deadline_ms: int) -> BatchResult:
         """Process messages, by their ids; a write unit for each namespace, for its last run."""
@@ -197,14 +215,14 @@ class WorkBatch:
                 good = False
             if not good:
                 result.again.append(message)
-        last_runs = LastRunStore(self.worker.index.dynamo, self.worker.index.table, self.clock)
+        last_runs = LastRunStore(self.connection)
         for namespace, done in result.work.items():
             last_runs.add(namespace, done)
         return result
 
     def _compact(self, counter: str, deadline_ms: int, result: BatchResult) -> bool:
         """Whether the message need not be delivered again."""
-        if self.clock.now_ms() >= deadline_ms:
+        if self.connection.clock.now_ms() >= deadline_ms:
             result.left += 1
             return True
         report = self.worker.compact_if_due(counter, deadline_ms=deadline_ms)

@@ -39,8 +39,9 @@ if TYPE_CHECKING:
         TotalOverRegions,
         WindowSum,
     )
-    from countledger.compaction.assembly import Deletions, Regions, Worker
+    from countledger.compaction.deletions import Deletions
     from countledger.compaction.schedules import Schedules
+    from countledger.compaction.worker import Worker
     from countledger.consumers.alerts.service import Alerts
     from countledger.consumers.assembly import (
         CatchingUp,
@@ -504,9 +505,9 @@ class CountLedger:
             ArchiveRefused: the bucket does not exist, or refuses the request.
             CorruptArchive: an object does not match the checksum in its name.
         """
-        from countledger.compaction.assembly import reading_archive_of
+        from countledger.compaction.archive import S3Archive
 
-        archive = reading_archive_of(self.connection, place)
+        archive = S3Archive.at(self.connection, place)
         incarnation = self.head(counter).incarnation
         return archive.entries(counter, incarnation) if incarnation else iter(())
 
@@ -522,20 +523,18 @@ class CountLedger:
         Raises:
             WrongRegion: this is not the home region.
         """
-        from countledger.compaction.assembly import worker_of
+        from countledger.compaction.worker import Worker
 
-        return worker_of(
-            self.connection, self._regions, self.namespaces, archive_as_found=archive_as_found
-        )
+        return Worker(self.connection, archive_as_found=archive_as_found)
 
     def due(self, namespace: str) -> Iterator[str]:
         """The counters of a namespace that are due for compaction, in no order.
 
         Half a read unit for each 4 KB of them, at least eight; none without a schedule.
         """
-        from countledger.compaction.assembly import index_of
+        from countledger.compaction.due import DueIndex
 
-        return index_of(self.connection).due(namespace)
+        return DueIndex(self.connection).due(namespace)
 
     @property
     def write_units(self) -> float:
@@ -655,9 +654,9 @@ class CountLedger:
         return window_auditor_of(self.audit, self._archived_at)
 
     def _archived_at(self, place: str) -> Callable[[str, str], Iterator[Entry]]:
-        from countledger.compaction.assembly import reading_archive_of
+        from countledger.compaction.archive import S3Archive
 
-        return reading_archive_of(self.connection, place).entries
+        return S3Archive.at(self.connection, place).entries
 
     @made_once
     def schedules(self) -> Schedules:
@@ -677,7 +676,8 @@ class CountLedger:
     def deletions(self) -> Deletions:
         """Delete counters with everything that is stored about them, by name or by namespace."""
         from countledger import Kind
-        from countledger.compaction.assembly import RegionalTotals, deletions_of
+        from countledger.compaction.deletion import RegionalTotals
+        from countledger.compaction.deletions import Deletions, LedgerDeleter
         from countledger.consumers.assembly import deletable_totals_of
         from countledger.consumers.leftovers import Leftovers
 
@@ -686,12 +686,9 @@ class CountLedger:
             return RegionalTotals(*deletable_totals_of(there, self.namespaces))
 
         leftovers = Leftovers(self.connection)
-        return deletions_of(
-            self.connection,
-            self._regions,
-            self.namespaces,
-            totals=cache(totals),
-            tidy_markers=leftovers.delete_markers,
+        return Deletions(
+            LedgerDeleter(self.connection, cache(totals)),
+            tidy=leftovers.delete_markers,
             seen=leftovers.seen,
             at_once={
                 Kind.STRICT: self.strict.delete,
@@ -700,12 +697,6 @@ class CountLedger:
             },
             names=lambda namespace: (one.counter for one in self.counters(namespace)),
         )
-
-    @made_once
-    def _regions(self) -> Regions:
-        from countledger.compaction.assembly import Regions
-
-        return Regions.of(self.connection)
 
     @made_once
     def _recorder(self) -> Recorder:

@@ -23,8 +23,6 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.plan import limits_by
-from countledger.compaction.regions import Regions
 from countledger.compaction.report import Retire, RunOutcome
 from countledger.consumers.assembly import totals_of
 from countledger.ledger.clock import Clock, SystemClock, to_datetime, to_ms
@@ -171,13 +169,12 @@ def _parts() -> _ProbeParts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
     namespaces = Namespaces(connection)
-    limits = limits_by(connection)
     made = Probe(
         namespaces,
         recorder_of(connection, namespaces),
         ExactReader(connection.dynamo("standard"), connection.setting("ledger_table")),
         totals_of(connection),
-        Compactor(Regions.of(connection), namespaces, limits, Retire.DELETE),
+        Compactor(connection, Retire.DELETE),
     )
     made.prepare()
     return _ProbeParts(made, Logger(), Metrics())

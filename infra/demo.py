@@ -19,7 +19,6 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 from countledger import Buffering, CountledgerError, Event, Receipt, counter_name
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.plan import AgeLimit
-from countledger.compaction.regions import Regions
 from countledger.compaction.report import RunOutcome
 from countledger.consumers.alerts.service import wait_until_effective
 from countledger.consumers.record import LedgerStream, made_at_ms
@@ -431,8 +430,7 @@ class DemoRun:
         self._emit(commits)
         self.stack.drain()
         counters = [name for name, _ in self._events_of.most_common(_COMPACTED)]
-        to, namespaces = self.clients[0].connection, self.clients[0].namespaces
-        compact = Compactor(Regions.of(to), namespaces, lambda _: _ANY_AGE).compact
+        compact = Compactor(self.clients[0].connection, age=_ANY_AGE).compact
         # A run waits for other regions for as long as it is patient.
         with ThreadPoolExecutor(_COMPACTED) as pool:
             waiting = [one.outcome is RunOutcome.WAITING for one in pool.map(compact, counters)]

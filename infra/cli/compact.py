@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from countledger import CountLedger, Kind
-from countledger.compaction.assembly import index_of
+from countledger.compaction.due import DueIndex
 from countledger.compaction.report import CompactionPlan, RunOutcome
 from countledger.infra.cli.app import BadUsage, CounterNames, Options, shared
 from countledger.infra.cli.output import FINDINGS, Unread, facts, notice, open_progress, show_report
@@ -106,7 +106,7 @@ def _found(
     if due:
         yield from client.due(namespace)
         return
-    yield from index_of(client.connection).all_of(namespace)
+    yield from DueIndex(client.connection).all_of(namespace)
 
 
 def _show_reports(options: Options, worker: Worker, counters: Iterable[str]) -> int:

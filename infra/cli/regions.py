@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from countledger.compaction.lease import LeaseTerms
-from countledger.compaction.plan import limits_by
-from countledger.compaction.regions import Promotion, Regions
+from countledger.compaction.regions import Promotion
 from countledger.compaction.salvage import LedgerCopy, Salvage, SalvagePlaces
 from countledger.consumers.assembly import auditor_of
 from countledger.consumers.over_regions import Phase
@@ -310,7 +308,7 @@ def promote(
     Exit code 1: a region does not show it yet, and no stack was changed; call again.
     """
     target = options.connection().in_region(name)
-    promotion = promotion_of(target)
+    promotion = Promotion(target)
     current = promotion.epoch(lost or "")
     if current.home != name and not leave_strict:
         _refuse_staying(target, current, lost)
@@ -358,24 +356,9 @@ def _awaited(promotion: Promotion, epoch: Epoch) -> list[str]:
     missing = promotion.missing(epoch)
     for _ in range(_POLLS):
         if missing:
-            promotion.regions.clock.sleep_ms(_POLL_MS)
+            promotion.regions.connection.clock.sleep_ms(_POLL_MS)
             missing = promotion.missing(epoch)
     return missing
-
-
-def promotion_of(target: Connection) -> Promotion:
-    """What makes a connection's region the home, or asks which one is."""
-    settings, region = target.settings, target.region
-    regions = Regions(
-        target.dynamo("standard"),
-        target.setting("ledger_table"),
-        region,
-        region,
-        lambda other: target.dynamo("standard", region=other),
-        SystemClock(),
-        LeaseTerms(clock_skew_ms=settings.clock_skew_ms),
-    )
-    return Promotion(regions, target.setting("home_region"), settings.replication_bound_ms)
 
 
 def _refuse_rebuilding(target: Connection) -> None:
@@ -465,7 +448,7 @@ def salvage(
     """
     connection = options.connection()
     home = connection.region
-    promotion = promotion_of(connection)
+    promotion = Promotion(connection)
     epoch = promotion.regions.shown(home).epoch
     held = epoch is not None and epoch.lost == name and epoch.home == home
     others = promotion.regions.survey().others
@@ -481,12 +464,7 @@ def salvage(
     copies = [_Copies(source, target, None, in_service=True) for source, target in pairs]
     if not give_up:
         copies.append(_Copies(name, home, table, in_service=False))
-    places = SalvagePlaces(
-        connection.dynamo("standard"),
-        connection.setting("counters_table"),
-        name,
-        connection.ids.unique_id,
-    )
+    places = SalvagePlaces(connection, name)
     work = (epoch.id if epoch else "", *map(str, copies))
     report = _compare(connection, copies, places, places.begin(work, again=restart), still)
     if held:
@@ -558,14 +536,11 @@ def _salvage(connection: Connection, copies: _Copies, *, held: Callable[[], bool
         return LedgerCopy(dynamo=dynamo, table=name or connection.setting("ledger_table"))
 
     return Salvage(
+        connection=connection,
         source=copy(copies.source, copies.table),
         target=copy(copies.target, None),
         held=held,
         in_service=copies.in_service,
-        limit=limits_by(connection),
-        namespace_of=Namespaces(connection).get,
-        clock=SystemClock(),
-        new_id=connection.ids.unique_id,
     )
 
 

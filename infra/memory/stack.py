@@ -566,11 +566,9 @@ class MemoryStack:
         Raises:
             CountledgerError: the compaction failed.
         """
-        from countledger.compaction.assembly import Regions, worker_of  # noqa: PLC0415 - at first use
-        from countledger.ledger.namespace import Namespaces  # noqa: PLC0415 - at first use
+        from countledger.compaction.worker import Worker  # noqa: PLC0415 - at first use
 
-        to = self._of_functions
-        report = worker_of(to, Regions.of(to), Namespaces(to)).compact(counter)
+        report = Worker(self._of_functions).compact(counter)
         if report.error is not None:
             raise report.error
         self._after_write()

@@ -534,8 +534,7 @@ class Gathering:
     def _schedules(self) -> Iterator[ScheduleFact]:
         if not self._is_home:
             return  # schedules and due counters are the home region's
-        dynamo = self._connection.dynamo("standard")
-        book = LastRunStore(dynamo, self._connection.setting("counters_table"), self._clock)
+        book = LastRunStore(self._connection)
         for one in self._client.schedules.list(on_corrupt=partial(self._note, "schedule")):
             due = sum(1 for _ in islice(self._client.due(one.namespace), DUE_MAX))
             state = self._client.schedules.state(one)

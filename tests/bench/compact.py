@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import time
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from countledger import CountLedger, Event
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.plan import limits_by
-from countledger.compaction.regions import Regions
 from countledger.compaction.report import Retire, RunOutcome
 from countledger.ledger.limits import DAY_MS, TRANSACTION_ACTIONS
 
@@ -64,14 +63,7 @@ def _fill(ledger: CountLedger, counter: str) -> None:
 
 
 def _compaction(ledger: CountLedger, counter: str, retire: Retire) -> Callable[[], object]:
-    clock = _TwoDaysLater()
-    compactor = Compactor(
-        Regions.of(ledger.connection, clock),
-        ledger.namespaces,
-        limits_by(ledger.connection),
-        retire,
-        clock=clock,
-    )
+    compactor = Compactor(replace(ledger.connection, clock=_TwoDaysLater()), retire)
 
     def compact() -> None:
         report = compactor.compact(counter)

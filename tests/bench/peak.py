@@ -66,16 +66,12 @@ def _export(url: str, count: int) -> None:
 
 
 def _compact(url: str, count: int) -> None:
-    from countledger.compaction.assembly import Regions  # noqa: PLC0415
     from countledger.compaction.compactor import Compactor  # noqa: PLC0415
-    from countledger.compaction.plan import limits_by  # noqa: PLC0415
     from tests.bench.emitting import ledger_at  # noqa: PLC0415
     from tests.bench.large_tables import LARGE  # noqa: PLC0415
 
     ledger = ledger_at(url)
-    limits = limits_by(ledger.connection)
-    compactor = Compactor(Regions.of(ledger.connection), ledger.namespaces, limits)
-    report = compactor.compact(LARGE)
+    report = Compactor(ledger.connection).compact(LARGE)
     if report.merged != count:
         raise AssertionError(report)
 

@@ -15,9 +15,16 @@ from countledger.infra.local.stack import LocalStack
 from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import CountledgerError, ServiceFailed
 from tests.faults.injection import before_call, calls
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import ManualClock
+from tests.unit.ledger.memory import MemoryClient
 
 WORK = [CompactCounter(f"likes:{number}") for number in range(10)]
+
+
+def _queue(client: Any, url: str) -> WorkQueue:  # noqa: ANN401 - a boto3 client
+    clients = {"sqs": client}
+    return WorkQueue(connection_on(MemoryClient(), clients=clients, compaction_queue_url=url))
 
 
 @pytest.fixture
@@ -25,7 +32,7 @@ def queue(stack: LocalStack) -> Iterator[WorkQueue]:
     """A queue that nobody reads."""
     client = stack.client("sqs")
     url = client.create_queue(QueueName=f"q-{uuid.uuid4().hex}")["QueueUrl"]
-    yield WorkQueue(client, url, ManualClock())
+    yield _queue(client, url)
     client.delete_queue(QueueUrl=url)
 
 
@@ -81,13 +88,14 @@ def test_what_the_queue_keeps_refusing_is_withdrawn_and_counted(queue: WorkQueue
     clock = ManualClock()
     Refusing(queue.client, [5, 3, 1])
 
-    assert replace(queue, clock=clock, backoff=Backoff(attempts=3)).send(WORK) == 9
+    connection = replace(queue.connection, clock=clock)
+    assert WorkQueue(connection, Backoff(attempts=3)).send(WORK) == 9
 
     assert len(clock.slept_ms) == 2
 
 
 def test_a_queue_that_is_gone_is_told(stack: LocalStack) -> None:
-    queue = WorkQueue(stack.client("sqs"), f"{stack.url}/000000000000/none", ManualClock())
+    queue = _queue(stack.client("sqs"), f"{stack.url}/000000000000/none")
 
     with pytest.raises(ServiceFailed, match="SendMessageBatch to the compaction queue"):
         queue.send(WORK)

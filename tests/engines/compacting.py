@@ -1,11 +1,10 @@
 """A compactor on an engine, some time after the entries were made."""
 
+from dataclasses import replace
 from random import Random
 
 from countledger.compaction.archive import Archive
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.plan import limits_by
-from countledger.compaction.regions import Regions
 from countledger.compaction.report import Retire
 from countledger.ledger.limits import DAY_MS
 from countledger.producers.event import Event
@@ -39,15 +38,7 @@ def compactor(
     workers: int = 1,
 ) -> Compactor:
     """A compactor of a process of its own."""
+    jitter = Random(7)  # noqa: S311 - jitter
     clock = clock or two_days_later()
-    return Compactor(
-        Regions.of(store.connection, clock),
-        store.namespaces(),
-        limits_by(store.connection),
-        retire,
-        archive,
-        clock=clock,
-        random=Random(7),  # noqa: S311 - jitter
-        covers_max=covers_max,
-        workers=workers,
-    )
+    connection = replace(store.connection, clock=clock, random=jitter, _shared={})
+    return Compactor(connection, retire, archive, covers_max=covers_max, workers=workers)

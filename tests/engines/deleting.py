@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from countledger.compaction.deletion import RegionalTotals
@@ -44,15 +44,14 @@ class Deleting:
         made = compactor(self.store, clock=self.clock)
         totals = TotalsReader(made.regions.home, self.store.counters)
         return LedgerDeleter(
-            replace(self.store.connection, clock=self.clock),
-            made.regions,
-            made.compact,
+            made.connection,
             lambda _: RegionalTotals(
                 totals.item,
                 lambda _: None,
                 lambda _: None,
                 Leftovers(self.store.process(self.clock)).delete,
             ),
+            made,
         )
 
     def fill(self, counter: str) -> None:

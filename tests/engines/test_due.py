@@ -1,11 +1,14 @@
 """The due index on every engine: sparse, by time, and free for the plain update."""
 
+from dataclasses import replace
+
 import pytest
 
 from countledger.compaction.report import LastRunStore, WorkDone
 from countledger.consumers.total_writer import FoldedChange, update_of
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
+from countledger.ledger.dynamo import Meter
 from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.indexes import (
     DueRule,
@@ -132,8 +135,8 @@ def test_p9_a_reschedule_costs_two_or_three_units(
 def test_p9_the_run_book_costs_two_units_a_tick_and_one_a_batch(
     store: Store, namespace: str
 ) -> None:
-    dynamo = store.dynamo()
-    book = LastRunStore(dynamo, store.counters)
+    connection = replace(store.connection, meter=Meter())
+    book = LastRunStore(connection)
     work = WorkDone(counters=10, merged=1000, write_units=2012.0, failed=1, trouble="x" * 500)
 
     ticked_at_ms = book.begin(namespace)
@@ -143,4 +146,4 @@ def test_p9_the_run_book_costs_two_units_a_tick_and_one_a_batch(
     last = book.last(namespace)
     assert last is not None
     assert (last.due, last.sent, last.work) == (10, 10, work)
-    assert dynamo.meter.write_units == 3
+    assert connection.meter.write_units == 3

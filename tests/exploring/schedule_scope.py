@@ -7,11 +7,9 @@ schedule; empty: there is none.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from countledger.compaction.assembly import dispatcher_of
-from countledger.compaction.dispatcher import BACKLOG_MAX, WorkQueue
+from countledger.compaction.dispatcher import BACKLOG_MAX, Dispatcher, WorkQueue
 from countledger.compaction.schedule import revision_of, schedule_in
 from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger import keys
@@ -26,8 +24,6 @@ from tests.exploring.world import SCHEDULER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from mypy_boto3_sqs import SQSClient
 
     from countledger.client import CountLedger
     from countledger.compaction.dispatcher import Work
@@ -95,12 +91,8 @@ def _input(item: Item | None) -> dict[str, Any]:
     return {"namespace": _NAME, "revision": revision_of(item)}
 
 
-@dataclass(frozen=True, slots=True)
 class _FullQueue(WorkQueue):
     """A queue with so much work that a tick sends none: what it would send is not explored."""
-
-    client: SQSClient = field(default_factory=lambda: cast("SQSClient", None))
-    url: str = "queue"
 
     def send(self, batch: Sequence[Work]) -> int:
         return len(batch)
@@ -122,7 +114,7 @@ def _tick(ledger: CountLedger) -> None:
 
     lost = Unclear("no answer")
     for found in actor.send(Sending("ListTriggers", listed, writes=False, lost=lost)):
-        replace(dispatcher_of(connection), queue=_FullQueue()).dispatch(**json.loads(found))
+        Dispatcher(connection, _FullQueue(connection)).dispatch(**json.loads(found))
 
 
 def _create(ledger: CountLedger, every_ms: int) -> str:

@@ -10,8 +10,6 @@ from countledger.compaction.archive import ArchiveLocation, S3Archive
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.deletion import RegionalTotals
 from countledger.compaction.deletions import LedgerDeleter
-from countledger.compaction.plan import limits_by
-from countledger.compaction.regions import Regions
 from countledger.compaction.report import Retire, RunOutcome
 from countledger.compaction.schedule import revision_of, trigger_name
 from countledger.compaction.schedules import Schedules
@@ -372,16 +370,7 @@ def _archive(world: World) -> Iterator[S3Archive]:
 
 
 def _compactor(world: World, clock: HandClock, **more: Any) -> Compactor:  # noqa: ANN401 - handed on
-    regions = Regions(
-        world.standard,
-        world.store.ledger,
-        world.store.region,
-        world.store.region,
-        lambda _region: world.standard,
-        clock,
-    )
-    limit = limits_by(world.store.connection)
-    return Compactor(regions, world.namespaces, limit, clock=clock, workers=1, **more)
+    return Compactor(world.connection(clock), workers=1, **more)
 
 
 def compacting(retire: Retire, *, archived: bool = False) -> Begin:
@@ -430,10 +419,9 @@ def erasing(stage: str) -> Begin:
             compactor = _compactor(world, clock, retire=Retire.DELETE)
             tidy = Leftovers(world.connection(made)).delete
             return LedgerDeleter(
-                world.connection(clock),
-                compactor.regions,
-                compactor.compact,
+                compactor.connection,
                 lambda _: RegionalTotals(groups.totals.item, lambda _: None, lambda _: None, tidy),
+                compactor,
             )
 
         days = {"marked": 0, "deleted": 2, "forgotten": 4}

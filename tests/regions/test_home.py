@@ -1,20 +1,21 @@
 """The home region, its lease, another home, and a region that is lost, on an engine."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from time import sleep
 from uuid import uuid4
 
 import pytest
 
-from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import NotReady, Promotion, Regions, Survey
 from countledger.compaction.report import Retire, RunOutcome
 from countledger.compaction.salvage import LedgerCopy, Salvage, SalvageFate, SalvageReport
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, Key
+from countledger.ledger.connection import Connection
 from countledger.ledger.errors import BadSetting, LeaseEnded
+from countledger.ledger.ids import Ids
 from countledger.ledger.limits import (
     DAY_MS,
     HOUR_MS,
@@ -35,17 +36,13 @@ def world(url: str) -> Iterator[World]:
         yield world
 
 
+def _at(world: World, region: str, clock: HandClock) -> Connection:
+    """A process there."""
+    return replace(world.connections[region], clock=clock, _shared={})
+
+
 def _regions(world: World, region: str, clock: HandClock) -> Regions:
-    connection = world.connections[region]
-    return Regions(
-        connection.dynamo("standard"),
-        connection.setting("ledger_table"),
-        region,
-        region,
-        lambda name: connection.dynamo("standard", region=name),
-        clock,
-        LeaseTerms(),
-    )
+    return Regions(_at(world, region, clock), as_home=True)
 
 
 def _hold(world: World, regions: Regions) -> str | None:
@@ -64,7 +61,7 @@ def test_another_home_begins_when_the_lease_before_has_ended(world: World) -> No
     clock = _clock()
     home, east = _regions(world, HOME, clock), _regions(world, EAST, clock)
     assert _hold(world, home) is None
-    promotion = Promotion(east, HOME)
+    promotion = Promotion(_at(world, EAST, clock))
 
     epoch = promotion.begin()
 
@@ -80,14 +77,14 @@ def test_another_home_begins_when_the_lease_before_has_ended(world: World) -> No
 
 
 def test_a_promotion_that_has_not_arrived_everywhere_is_waited_for(world: World) -> None:
-    home, east = _regions(world, HOME, _clock()), _regions(world, EAST, _clock())
-    epoch = Promotion(east, HOME).begin()
+    clock = _clock()
+    epoch = Promotion(_at(world, EAST, clock)).begin()
 
     with pytest.raises(NotReady, match="has not arrived everywhere"):
-        Promotion(home, HOME).begin()
+        Promotion(_at(world, HOME, clock)).begin()
 
     world.replicator.catch_up()
-    assert Promotion(home, HOME).epoch() == epoch
+    assert Promotion(_at(world, HOME, clock)).epoch() == epoch
 
 
 def test_a_run_that_began_before_a_region_joined_writes_nothing_once_that_is_home(
@@ -96,10 +93,10 @@ def test_a_run_that_began_before_a_region_joined_writes_nothing_once_that_is_hom
     """A run of the only copy holds no lease that a region that joins could see."""
     clock = _clock()
     home, east = _regions(world, HOME, clock), _regions(world, EAST, clock)
-    home._survey = clock.at_ms, Survey()
+    home._known.survey = clock.at_ms, Survey()
     assert home.hold_lease() is None
 
-    epoch = Promotion(east, HOME).begin()
+    epoch = Promotion(_at(world, EAST, clock)).begin()
     world.replicator.catch_up()
     while _hold(world, east) is not None:
         clock.at_ms += MINUTE_MS
@@ -112,14 +109,14 @@ def test_a_run_that_began_before_a_region_joined_writes_nothing_once_that_is_hom
 
 def test_a_region_that_is_a_replica_still_is_not_lost(world: World) -> None:
     with pytest.raises(BadSetting, match=f"countledger region remove {HOME}"):
-        Promotion(_regions(world, EAST, _clock()), HOME).begin(HOME)
+        Promotion(_at(world, EAST, _clock())).begin(HOME)
 
 
 def test_a_replica_that_is_not_in_service_is_waited_for(world: World) -> None:
     world.replica_status[HOME] = "CREATING"
 
     with pytest.raises(NotReady, match=HOME):
-        Promotion(_regions(world, EAST, _clock()), HOME).begin()
+        Promotion(_at(world, EAST, _clock())).begin()
 
 
 def test_what_a_lost_home_had_not_replicated_counts_once(world: World) -> None:
@@ -136,7 +133,7 @@ def test_what_a_lost_home_had_not_replicated_counts_once(world: World) -> None:
     clock = _clock()
     clock.at_ms += HOUR_MS
     east = _regions(world, EAST, clock)
-    promotion = Promotion(east, HOME)
+    promotion = Promotion(_at(world, EAST, clock))
     epoch = promotion.begin(HOME)
     assert epoch.lost == HOME
     assert "was lost" in str(east.hold_lease())
@@ -170,9 +167,9 @@ def test_a_salvage_is_refused_where_the_head_has_moved(world: World) -> None:
     del world.replica_status[HOME]
     clock = _clock()
     clock.at_ms += HOUR_MS
-    Promotion(_regions(world, EAST, clock), HOME).begin(HOME)
+    Promotion(_at(world, EAST, clock)).begin(HOME)
     clock.at_ms += HOUR_MS
-    Promotion(_regions(world, EAST, clock), HOME).settle(HOME)
+    Promotion(_at(world, EAST, clock)).settle(HOME)
 
     def merged_meanwhile() -> str:
         """Between the comparison and the transaction another salvage brings them in, and a run."""
@@ -182,14 +179,14 @@ def test_a_salvage_is_refused_where_the_head_has_moved(world: World) -> None:
             assert late.fates[SalvageFate.BROUGHT] == 2
             compactor = replace(
                 world.compactor(retire=Retire.DELETE),
-                regions=_regions(world, EAST, clock),
-                clock=clock,
+                connection=_at(world, EAST, clock),
+                as_home=True,
             )
             assert compactor.compact(world.counter).outcome is RunOutcome.MERGED
         return uuid4().hex
 
     tokens: list[str] = []
-    salvage = replace(_salvage(world, clock), new_id=merged_meanwhile, held=lambda: False)
+    salvage = replace(_salvage(world, clock, merged_meanwhile), held=lambda: False)
     report = salvage.run(SalvageReport())
 
     assert tokens
@@ -207,12 +204,13 @@ def test_a_salvage_that_stood_still_judges_by_the_time_after_it_read_the_head(
     world.replicator.catch_up()
     world.cut(HOME)
     del world.replica_status[HOME]
-    promotion = Promotion(_regions(world, EAST, clock), HOME)
+    promotion = Promotion(_at(world, EAST, clock))
     promotion.begin(HOME)
     clock.at_ms += HOUR_MS
     promotion.settle(HOME)
     salvage = replace(_salvage(world, clock), held=lambda: False)
-    limit = salvage.limit(salvage.namespace_of(keys.namespace_of(world.counter)))
+    namespace = world.namespaces(EAST).get(keys.namespace_of(world.counter))
+    limit = limits_by(world.connections[EAST])(namespace)
     clock.at_ms = made_ms + limit.age_ms - limit.clock_skew_ms - MINUTE_MS
     get = Salvage._get
 
@@ -221,8 +219,8 @@ def test_a_salvage_that_stood_still_judges_by_the_time_after_it_read_the_head(
             clock.at_ms += limit.clock_skew_ms + 2 * MINUTE_MS
             compactor = replace(
                 world.compactor(retire=Retire.DELETE),
-                regions=_regions(world, EAST, clock),
-                clock=clock,
+                connection=_at(world, EAST, clock),
+                as_home=True,
             )
             reports.append(compactor.compact(world.counter).outcome)
         return get(copy, key)
@@ -237,7 +235,9 @@ def test_a_salvage_that_stood_still_judges_by_the_time_after_it_read_the_head(
     assert world.exact(EAST) == everything
 
 
-def _salvage(world: World, clock: HandClock) -> Salvage:
+def _salvage(
+    world: World, clock: HandClock, unique_id: Callable[[], str] = lambda: uuid4().hex
+) -> Salvage:
     def copy(region: str) -> LedgerCopy:
         connection = world.connections[region]
         return LedgerCopy(
@@ -245,11 +245,8 @@ def _salvage(world: World, clock: HandClock) -> Salvage:
         )
 
     return Salvage(
+        connection=replace(_at(world, EAST, clock), ids=Ids(unique_id=unique_id)),
         source=copy(HOME),
         target=copy(EAST),
         held=lambda: True,
-        limit=limits_by(world.connections[EAST]),
-        namespace_of=world.namespaces(EAST).get,
-        clock=clock,
-        new_id=lambda: uuid4().hex,
     )

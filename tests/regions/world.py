@@ -12,8 +12,6 @@ import boto3
 from mypy_boto3_dynamodb import DynamoDBClient
 
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.plan import limits_by
-from countledger.compaction.regions import Regions
 from countledger.compaction.report import Retire
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.record import ShardName, counts
@@ -89,17 +87,10 @@ class World:
 
     def compactor(self, *, retire: Retire) -> Compactor:
         """A compactor at home, two days later; while it waits, versions arrive."""
-        connection = self.connections[HOME]
-        return Compactor(
-            Regions.of(connection, _Impatient(self)),
-            self.namespaces(HOME),
-            limits_by(connection),
-            retire,
-            clock=_Impatient(self),
-            random=self.random,
-            covers_max=4,
-            workers=1,
+        connection = replace(
+            self.connections[HOME], clock=_Impatient(self), random=self.random, _shared={}
         )
+        return Compactor(connection, retire, covers_max=4, workers=1)
 
     def exact(self, region: str) -> int:
         """The exact sum there."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from countledger.compaction import plan
-from countledger.compaction.compactor import Run
+from countledger.compaction.compactor import Compactor, Run
 from countledger.compaction.plan import AgeLimit
 from countledger.consumers import materializer, progress, total_writer, totals
 from countledger.consumers import verify as repairing
@@ -196,9 +196,9 @@ _LEDGER: Final = [
     Canary(
         "compaction merges only old entries",
         replaced(
-            product,
-            "limit_of",
-            lambda *_: lambda namespace: AgeLimit(namespace.horizon_ms // 2, 0, 0, 0),
+            Compactor,
+            "limit",
+            lambda _self, namespace: AgeLimit(namespace.horizon_ms // 2, 0, 0, 0),
         ),
         "compaction",
         seed=1,

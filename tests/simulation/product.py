@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -10,13 +10,9 @@ from countledger.compaction.archive import ArchiveLocation, S3Archive
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.deletion import RegionalTotals
 from countledger.compaction.deletions import LedgerDeleter
-from countledger.compaction.dispatcher import Dispatcher, WorkQueue
-from countledger.compaction.due import DueIndex, Sweeper
-from countledger.compaction.lease import LeaseTerms
-from countledger.compaction.plan import AgeLimit
-from countledger.compaction.regions import Promotion, Regions
+from countledger.compaction.dispatcher import Dispatcher
+from countledger.compaction.regions import Promotion
 from countledger.compaction.report import Retire
-from countledger.compaction.schedule import schedule_in
 from countledger.compaction.schedules import Schedules
 from countledger.compaction.worker import WorkBatch, Worker
 from countledger.consumers.audit import Auditor, why_not_exact
@@ -27,13 +23,12 @@ from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Verifier
 from countledger.consumers.window_audit import clear_with_windows
 from countledger.consumers.window_verify import WindowVerifier
-from countledger.ledger import keys
 from countledger.ledger.clock import Backoff
 from countledger.ledger.connection import Connection, Retries
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.ids import Ids
 from countledger.ledger.limits import SECOND_MS
-from countledger.ledger.namespace import Namespaces, StrictRegions
+from countledger.ledger.namespace import KnownNamespaces, Namespaces, StrictRegions
 from countledger.ledger.settings import Settings
 from countledger.producers.claims.claims import Claims
 from countledger.producers.quotas.quotas import Quotas
@@ -56,7 +51,6 @@ if TYPE_CHECKING:
     from countledger.compaction.report import CompactionReport
     from countledger.compaction.schedule import Schedule
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.namespace import Namespace
     from countledger.producers.sequences.sequences import Lease
     from tests.simulation.buffer_operations import Hand
     from tests.simulation.process import Process
@@ -65,22 +59,6 @@ if TYPE_CHECKING:
 _PATIENCE_MS = 5 * SECOND_MS
 # The sequence whose numbers are leased.
 LEASED = "q:events"
-
-
-def limit_of(world: World, min_age_ms: int | None = None) -> Any:  # noqa: ANN401 - a function of namespaces
-    """How old entries must be, by the simulation's own bounds."""
-    shape = world.shape
-
-    def limit(namespace: Namespace) -> AgeLimit:
-        return AgeLimit(
-            namespace.horizon_ms,
-            shape.replication_ms,
-            shape.skew_ms,
-            shape.life_ms,
-            min_age_ms=min_age_ms,
-        )
-
-    return limit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,42 +273,26 @@ class Product:
 
     def compactor(self, schedule: Schedule | None = None) -> Compactor:
         """Merges entries."""
-        believes = self.process.region in self.world.believers
         return Compactor(
-            self.ledger(self.process.region if believes else self.world.home),
-            self.namespaces,
-            limit_of(self.world, schedule.min_age_ms if schedule else None),
+            self.new_process,
             schedule.retire if schedule else self.world.random.choice(list(Retire)),
             self.archive if self.world.shape.archive else None,
-            clock=self.process,
-            new_run=lambda: self.world.new_id(0),
-            random=self.world.random,
+            min_age_ms=schedule.min_age_ms if schedule else None,
+            as_home=self.process.region in self.world.believers,
             covers_max=self.world.shape.covers_max,
             workers=1,
+            lease_ms=self.world.shape.lease_ms,
         )
 
-    def ledger(self, home: str) -> Regions:
-        """The regions of the ledger, of a stack that names one of them home."""
-        shape = self.world.shape
-        return Regions(
-            self.reads,
-            LEDGER,
-            self.process.region,
-            home,
-            lambda region: self.world.dynamo(self.process, retries=True, region=region),
-            self.process,
-            LeaseTerms(
-                clock_skew_ms=shape.skew_ms,
-                lease_ms=shape.lease_ms,
-                request_life_ms=shape.life_ms,
-            ),
-            lambda: self.world.new_id(0),
-        )
+    @property
+    def new_process(self) -> ProcessConnection:
+        """Its connection, as of a process that knows nothing of the regions yet."""
+        known = self.connection.shared(KnownNamespaces)
+        return replace(self.connection, _shared={KnownNamespaces: known})
 
     def promotion(self) -> Promotion:
         """Makes its region the home that merges."""
-        regions = self.ledger(self.process.region)
-        return Promotion(regions, self.world.home, self.world.shape.replication_ms)
+        return Promotion(self.new_process, lease_ms=self.world.shape.lease_ms)
 
     @cached_property
     def archive(self) -> S3Archive:
@@ -352,8 +314,7 @@ class Product:
     @property
     def deleter(self) -> LedgerDeleter:
         """Deletes ledger counters."""
-        made = self.compactor()
-        return LedgerDeleter(self.connection, made.regions, made.compact, self.totals_in)
+        return LedgerDeleter(self.connection, self.totals_in, self.compactor())
 
     def totals_in(self, region: str) -> RegionalTotals:
         """The totals of a region, to a deletion."""
@@ -368,35 +329,16 @@ class Product:
         )
 
     @cached_property
-    def index(self) -> DueIndex:
-        """The due index."""
-        return DueIndex(self.reads, COUNTERS, self.process, self.world.random)
-
-    @cached_property
-    def queue(self) -> WorkQueue:
-        """The compaction queue."""
-        client: Any = QueueClient(self.world.queue, self.process)
-        return WorkQueue(client, "queue", self.process, self.world.random)
-
-    @cached_property
     def schedules(self) -> Schedules:
         """Schedules of compaction."""
         return Schedules(self.connection)
 
     def dispatch(self, namespace: str, revision: str) -> None:
         """What the dispatcher's function does."""
-        home, triggers = self.world.home, self.schedules.triggers
-        dispatcher = Dispatcher(
-            self.index, self.queue, triggers, self.process.region, home, self.process
-        )
-        dispatcher.dispatch(namespace, revision)
+        Dispatcher(self.connection).dispatch(namespace, revision)
 
     def work(self, messages: Mapping[str, str], deadline_ms: int) -> list[str]:
         """What the worker's function does."""
-        worker = Worker(self.index, self.namespaces, self._schedule_of, self.compactor)
-        sweeper = Sweeper(self.reads, COUNTERS, self.process, page_size=3)
-        batch = WorkBatch(worker, sweeper, self.queue, self.process, self.reports.append)
+        worker = Worker(self.connection, compactor_for=self.compactor)
+        batch = WorkBatch(self.connection, self.reports.append, worker, page_size=3)
         return batch.run(messages, deadline_ms).again
-
-    def _schedule_of(self, namespace: str) -> Schedule | None:
-        return schedule_in(self.reads.get(COUNTERS, keys.schedule_key(namespace), consistent=True))

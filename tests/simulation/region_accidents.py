@@ -18,7 +18,7 @@ from countledger.compaction.salvage import LedgerCopy, Salvage, SalvageFate, Sal
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from tests.simulation.ledger_account import JOINED
-from tests.simulation.product import Product, limit_of
+from tests.simulation.product import Product
 from tests.simulation.schedule import Killed
 from tests.simulation.shape import LEDGER, REGIONS
 from tests.simulation.sums import Wrong
@@ -333,14 +333,11 @@ def salvage_of(
         return LedgerCopy(dynamo=dynamo, table=LEDGER)
 
     return Salvage(
+        connection=product.connection,
         source=copy(source),
         target=copy(target),
         held=held,
         in_service=in_service,
-        limit=limit_of(world),
-        namespace_of=product.namespaces.get,
-        clock=product.process,
-        new_id=partial(world.new_id, 0),
     )
 
 

@@ -29,20 +29,24 @@ class UnitConnection(Connection):
         client: of DynamoDB, for every region and any number of retries.
         retrying_client: of DynamoDB, where the SDK retries; None: the same.
         clients: of other services, by their names.
+        copies: clients of DynamoDB in other regions.
     """
 
     makes_requests: ClassVar[bool] = False
     client: DynamoClient
     retrying_client: DynamoClient | None = None
     clients: Mapping[str, Any] = field(default_factory=dict)
+    copies: Mapping[str, DynamoClient] = field(default_factory=dict)
 
     @property
     def outputs(self) -> Mapping[str, str]:
         """None: the settings name everything."""
         return {}
 
-    def dynamo(self, retries: Retries, *, region: str | None = None) -> DynamoClient:  # noqa: ARG002
+    def dynamo(self, retries: Retries, *, region: str | None = None) -> DynamoClient:
         """The client of the test."""
+        if region is not None and region in self.copies:
+            return self.copies[region]
         return self.client if retries == "none" else self.retrying_client or self.client
 
     def _client(
@@ -63,6 +67,7 @@ def connection_on(
     unique_id: Callable[[], str] | None = None,
     retrying: DynamoClient | None = None,
     clients: Mapping[str, Any] | None = None,
+    copies: Mapping[str, DynamoClient] | None = None,
     **settings: Any,  # noqa: ANN401 - as of `Settings`
 ) -> UnitConnection:
     """A process of its own: its ids are those of no other one.
@@ -75,6 +80,7 @@ def connection_on(
         unique_id: makes an id; None: numbered ones.
         retrying: the client of DynamoDB whose SDK retries; None: the same.
         clients: of other services, by their names.
+        copies: clients of DynamoDB in other regions; None: `client` is of every region.
         **settings: other than those of a stack whose tables have their plain names.
     """
     process, numbers = next(_PROCESSES), count()
@@ -94,6 +100,7 @@ def connection_on(
         client=client,
         retrying_client=retrying,
         clients=clients or {},
+        copies={} if copies is None else copies,
     )
 
 

@@ -1,18 +1,15 @@
 """What the operations of compaction are tested with: tables in memory, and lists for services."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from mypy_boto3_sqs import SQSClient
-
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.dispatcher import Dispatcher, Work, WorkQueue
+from countledger.compaction.dispatcher import Dispatcher, Work, parse_work
 from countledger.compaction.due import DueIndex
 from countledger.compaction.plan import AgeLimit
 from countledger.compaction.report import CompactionReport, CompactionStep, RunOutcome
-from countledger.compaction.schedule import Schedule
 from countledger.compaction.schedules import Schedules
 from countledger.compaction.worker import Worker
 from countledger.infra.memory.stack import MemoryScheduler
@@ -62,29 +59,31 @@ class WatchedScheduler(MemoryScheduler):
                 self.meanwhile.pop(0)()
 
 
-@dataclass(frozen=True, slots=True)
-class ListedQueue(WorkQueue):
-    """A queue in a list.
+@dataclass
+class ListedQueue:
+    """SQS: a queue in a list.
 
     Attributes:
         sent: what it took.
         waiting: how many messages it says are waiting.
-        takes: how many more it takes.
+        takes: how many it takes.
     """
 
-    client: SQSClient = field(default_factory=lambda: cast("SQSClient", None))
-    url: str = "queue"
     sent: list[Work] = field(default_factory=list)
     waiting: int = 0
     takes: int = 10**9
 
-    def send(self, batch: Sequence[Work]) -> int:
-        taken = list(batch)[: self.takes - len(self.sent)]
-        self.sent.extend(taken)
-        return len(taken)
+    def send_message_batch(
+        self,
+        QueueUrl: str,  # noqa: ARG002, N803 - of the API
+        Entries: list[dict[str, str]],  # noqa: N803 - of the API
+    ) -> dict[str, Any]:
+        room = max(0, self.takes - len(self.sent))
+        self.sent += [parse_work(one["MessageBody"]) for one in Entries[:room]]
+        return {"Failed": [{"Id": one["Id"]} for one in Entries[room:]]}
 
-    def backlog(self) -> int:
-        return self.waiting
+    def get_queue_attributes(self, **_: object) -> dict[str, Any]:
+        return {"Attributes": {"ApproximateNumberOfMessages": str(self.waiting)}}
 
 
 @dataclass
@@ -143,7 +142,7 @@ class Stack:
     def __post_init__(self) -> None:
         self.connection = self.process(self.region)
         self.namespaces = Namespaces(self.connection)
-        self.index = DueIndex(self.dynamo, COUNTERS, self.clock)
+        self.index = DueIndex(self.connection)
         self.schedules = Schedules(self.connection)
         self.compactor = ScriptedCompactor(self.clock)
 
@@ -153,8 +152,9 @@ class Stack:
             self.dynamo,
             self.clock,
             region=region,
-            clients={"scheduler": self.scheduler},
+            clients={"scheduler": self.scheduler, "sqs": self.queue},
             home_region=HOME,
+            compaction_queue_url="queue",
             schedule_group="group",
             dispatcher_arn="target",
             scheduler_role_arn="role",
@@ -164,11 +164,9 @@ class Stack:
         Namespaces(self.process()).create(name, kind=kind)
         return name
 
-    def worker(self, schedule_of: Callable[[str], Schedule | None] | None = None) -> Worker:
+    def worker(self) -> Worker:
         compactor = cast("Compactor", self.compactor)
-        return Worker(
-            self.index, self.namespaces, schedule_of or self.schedules.find, lambda _: compactor
-        )
+        return Worker(self.connection, compactor_for=lambda _: compactor)
 
     def total(self, counter: str, **attributes: object) -> dict[str, Any]:
         """Put a total, or change it; what is stored then."""
@@ -188,8 +186,7 @@ class Stack:
 
 
 def dispatcher_in(stack: Stack, region: str = HOME) -> Dispatcher:
-    triggers = stack.schedules.triggers
-    return Dispatcher(stack.index, stack.queue, triggers, region, HOME, stack.clock)
+    return Dispatcher(stack.process(region))
 
 
 def scheduled() -> Stack:

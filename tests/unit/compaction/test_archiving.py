@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from countledger.compaction.archive import archived_of, checksum, is_archived, items_in, lines_of
-from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.report import CompactionReport, CompactionStep, Retire, RunOutcome, Verb
 from countledger.infra.memory.tables import holds
 from countledger.ledger import keys
@@ -261,7 +260,7 @@ def test_a_run_that_slept_for_half_a_day_records_no_archive(
     hours: int, outcome: RunOutcome
 ) -> None:
     """The counter may have been deleted by then; without a record nothing is deleted."""
-    world = World(terms=LeaseTerms(lease_ms=DAY_MS))
+    world = World(lease_ms=DAY_MS)
     world.age()
 
     def sleep(step: CompactionStep) -> None:

@@ -16,7 +16,7 @@ from countledger.ledger.exact import Head, encode_head
 from countledger.ledger.limits import HOUR_MS, STREAM_RECORD_MAX_AGE_MS
 from countledger.ledger.operations import Delete, Put
 from countledger.ledger.tombstones import tombstone
-from tests.unit.compaction.parts import HOME, LEDGER, Stack, limit_of
+from tests.unit.compaction.parts import HOME, LEDGER, Stack
 from tests.unit.compaction.world import COUNTER, World
 from tests.unit.ledger.memory import MemoryClient
 
@@ -285,14 +285,11 @@ def test_a_salvage_that_was_suspended_takes_over_no_head_of_a_deleted_counter() 
 
 def _salvage(world: World, there: MemoryClient) -> Salvage:
     return Salvage(
+        connection=world.process(),
         source=LedgerCopy(dynamo=there, table=LEDGER),
         target=LedgerCopy(dynamo=world.dynamo, table=LEDGER),
         held=lambda: True,
         in_service=True,
-        limit=limit_of,
-        namespace_of=world.namespaces.get,
-        clock=world.clock,
-        new_id=lambda: "token",
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from countledger.compaction.assembly import dispatcher_of
+from countledger.compaction.dispatcher import Dispatcher
 from countledger.compaction.schedule import Schedule
 from countledger.compaction.schedules import Schedules
 from countledger.infra.memory.stack import MemoryConnection
@@ -166,7 +166,7 @@ def test_a_late_trigger_of_a_deleted_schedule_does_nothing_and_is_deleted(
     assert stack.land() == [None]
     assert _schedules(stack).state("likes") == "missing"
     (left,) = _inputs(stack)
-    done = dispatcher_of(stack.ledger.connection).dispatch(left["namespace"], left["revision"])
+    done = Dispatcher(stack.ledger.connection).dispatch(left["namespace"], left["revision"])
 
     assert (done.sent, done.detail) == (0, "it has no schedule")
     assert _inputs(stack) == []

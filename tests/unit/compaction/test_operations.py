@@ -15,7 +15,7 @@ from countledger.compaction.dispatcher import (
     encode_work,
     parse_work,
 )
-from countledger.compaction.due import SEGMENTS, SWEEP_AFTER_MS, Sweeper, SweepSegment
+from countledger.compaction.due import SEGMENTS, SWEEP_AFTER_MS, SweepSegment
 from countledger.compaction.handlers import log_report
 from countledger.compaction.report import (
     CompactionReport,
@@ -25,12 +25,13 @@ from countledger.compaction.report import (
     WorkDone,
 )
 from countledger.compaction.worker import WorkBatch
+from countledger.ledger import keys
 from countledger.ledger.errors import BadPayload, CorruptItem, ServiceFailed, WrongRegion
 from countledger.ledger.limits import HOUR_MS
 from countledger.ledger.records import write_of
 from tests.unit.compaction.parts import COUNTERS, HOME, Stack, dispatcher_in, scheduled
 from tests.unit.ledger.clocks import NOW_MS
-from tests.unit.ledger.memory import Fault
+from tests.unit.ledger.memory import Fault, meanwhile
 
 _LATER_MS = NOW_MS + HOUR_MS
 
@@ -50,9 +51,8 @@ def _tick(stack: Stack, region: str = HOME, deadline_ms: int | None = None) -> D
 def _batch(
     stack: Stack, notes: list[CompactionReport] | None = None, page_size: int = 100
 ) -> WorkBatch:
-    sweeper = Sweeper(stack.dynamo, COUNTERS, stack.clock, page_size=page_size)
     kept: list[CompactionReport] = [] if notes is None else notes
-    return WorkBatch(stack.worker(), sweeper, stack.queue, stack.clock, kept.append)
+    return WorkBatch(stack.connection, kept.append, stack.worker(), page_size=page_size)
 
 
 def _bodies(*counters: str) -> dict[str, str]:
@@ -65,7 +65,7 @@ def _bodies(*counters: str) -> dict[str, str]:
 def _limited(**limits: int) -> Callable[[Stack], object]:
     def limit(stack: Stack) -> None:
         for name, value in limits.items():
-            object.__setattr__(stack.queue, name, value)
+            setattr(stack.queue, name, value)
 
     return limit
 
@@ -207,12 +207,15 @@ def test_a_failure_to_reschedule_is_a_failure_and_keeps_what_was_merged(stack: S
 
 
 def test_a_schedule_is_read_once_by_a_worker(stack: Stack) -> None:
-    read: list[str] = []
-    worker = stack.worker(read.append)
+    worker, read = stack.worker(), keys.schedule_key("likes")
+    gets: list[object] = []
+    stack.dynamo.plans.append(
+        meanwhile(lambda: gets.append(read), "get", times=9, where=lambda one: one.key == read)
+    )
     for number in range(5):
         worker.compact(f"likes:{number}")
 
-    assert read == ["likes"]
+    assert len(gets) == 1
 
 
 # ---- a batch of messages ----
@@ -295,7 +298,7 @@ def test_a_rest_that_could_not_be_handed_on_comes_again(stack: Stack) -> None:
 
 
 def _store(stack: Stack) -> LastRunStore:
-    return LastRunStore(stack.dynamo, COUNTERS, stack.clock)
+    return LastRunStore(stack.connection)
 
 
 def _last(stack: Stack) -> LastRun:

@@ -13,12 +13,13 @@ from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.operations import Put
 from tests.unit.compaction.parts import LEDGER
 from tests.unit.compaction.world import COUNTER, DELTAS, World
+from tests.unit.connections import connection_on
 from tests.unit.ledger.memory import MemoryClient
 
 
 def test_only_the_home_region_may_merge() -> None:
-    with pytest.raises(WrongRegion, match=r"this is b.* home region a only"):
-        Regions(MemoryClient(), "t", "b", "a", lambda _: MemoryClient())
+    with pytest.raises(WrongRegion, match=r"home region a only.*this is b"):
+        Regions(connection_on(MemoryClient(), region="b", home_region="a"))
 
 
 def _replicas(**statuses: str) -> dict[str, Any]:

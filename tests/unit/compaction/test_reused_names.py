@@ -5,7 +5,6 @@ from contextlib import nullcontext
 import pytest
 
 from countledger.compaction.deletion import DeletionStage
-from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.report import CompactionStep, Retire, RunOutcome, Verb
 from countledger.ledger import keys
 from countledger.ledger.entry import Entry
@@ -71,7 +70,7 @@ def test_a_strongly_consistent_table_is_merged_by_single_deletes_alone(retire: R
 def test_a_deletion_that_stood_still_is_not_sent_under_an_old_time(*, late: bool) -> None:
     """Its empty head would be forgotten before a day is over."""
     # Its right to write would end long before.
-    world = World(terms=LeaseTerms(lease_ms=DAY_MS))
+    world = World(lease_ms=DAY_MS)
     world.use(*DELTAS)
     world.stack.total(COUNTER, updated_at=world.clock.at_ms)
     world.delete(DeletionStage.MARKED)
@@ -145,7 +144,7 @@ def test_a_run_that_slept_for_half_a_day_deletes_nothing(
     retire: Retire, hours: int, outcome: RunOutcome
 ) -> None:
     """By then an entry of the next counter may have that key: one that expired and was resent."""
-    world = World(terms=LeaseTerms(lease_ms=DAY_MS))
+    world = World(lease_ms=DAY_MS)
     world.age()
 
     def sleep() -> None:

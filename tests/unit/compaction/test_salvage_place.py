@@ -8,6 +8,7 @@ import pytest
 
 from countledger.compaction.salvage import SalvageFate, SalvagePlace, SalvagePlaces, SalvageReport
 from countledger.ledger.errors import ServiceFailed
+from tests.unit.connections import connection_on
 from tests.unit.ledger.memory import MemoryClient
 
 WORK = ("epoch", "eu us", "lost us restored")
@@ -17,7 +18,8 @@ PLACE = SalvagePlace(work=WORK, number=1, after={"counter": "a:b", "entry": "e#1
 
 def _places(client: MemoryClient, prefix: str = "w") -> SalvagePlaces:
     numbers = count()
-    return SalvagePlaces(client, "counters", "lost", lambda: f"{prefix}{next(numbers)}")
+    connection = connection_on(client, unique_id=lambda: f"{prefix}{next(numbers)}")
+    return SalvagePlaces(connection, "lost")
 
 
 def test_another_run_of_the_same_work_continues_where_the_last_page_ended() -> None:

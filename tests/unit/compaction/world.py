@@ -10,22 +10,20 @@ from countledger.compaction.archive import ArchiveLocation, S3Archive
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.deletion import DeletionStage, RegionalTotals
 from countledger.compaction.deletions import Deletions, LedgerDeleter
-from countledger.compaction.lease import LeaseTerms
-from countledger.compaction.regions import Regions
 from countledger.compaction.report import CompactionReport
 from countledger.consumers.groups import Groups
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.clock import Clock
 from countledger.ledger.exact import ExactReader, Head, decode_head
-from countledger.ledger.limits import DAY_MS
+from countledger.ledger.limits import DAY_MS, LEASE_MS
 from countledger.ledger.operations import Delete, Put
 from countledger.producers.event import Event
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from tests.simulation.objects import Bucket, ObjectsClient
-from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER, Stack, limit_of
-from tests.unit.connections import connection_on
+from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER, Stack
+from tests.unit.connections import UnitConnection, connection_on
 from tests.unit.ledger.memory import MemoryClient, meanwhile
 
 COUNTER = "likes:post"
@@ -45,7 +43,7 @@ class World:
         bucket: where the archive lies.
         unproven: why no total can be taken for final.
         tidied: up to which moment what lies beside a counter was deleted, call by call.
-        terms: of the right to merge.
+        lease_ms: how long the right to merge is.
         totals_in: the total of a region, if it is not that of the home.
         cleared: the regions and counters whose totals were cleared without a transaction.
         unproven_in: `unproven` of a region.
@@ -56,7 +54,7 @@ class World:
     bucket: Bucket = field(default_factory=Bucket)
     unproven: str | None = None
     tidied: list[int] = field(default_factory=list)
-    terms: LeaseTerms = field(default_factory=LeaseTerms)
+    lease_ms: int = LEASE_MS
     cleared: list[tuple[str, str]] = field(default_factory=list)
     unproven_in: dict[str, str] = field(default_factory=dict)
     copies: dict[str, MemoryClient] = field(default_factory=dict)
@@ -138,21 +136,22 @@ class World:
 
     # ---- processes, each new ----
 
-    def regions(self) -> Regions:
-        return Regions(
+    def process(self, unique_id: Callable[[], str] | None = None) -> UnitConnection:
+        return connection_on(
             self.dynamo,
-            LEDGER,
-            HOME,
-            HOME,
-            lambda region: self.copies.get(region, self.dynamo),
             self.clock,
-            self.terms,
+            region=HOME,
+            unique_id=unique_id,
+            copies=self.copies,
+            home_region=HOME,
         )
 
-    def compactor(self, **settings: Any) -> Compactor:  # noqa: ANN401 - of a compactor
-        return Compactor(
-            self.regions(), self.namespaces, limit_of, clock=self.clock, workers=1, **settings
-        )
+    def compactor(
+        self,
+        new_run: Callable[[], str] | None = None,
+        **settings: Any,  # noqa: ANN401 - of a compactor
+    ) -> Compactor:
+        return Compactor(self.process(new_run), workers=1, lease_ms=self.lease_ms, **settings)
 
     def compact(self, **settings: Any) -> CompactionReport:  # noqa: ANN401 - of a compactor
         return self.compactor(**settings).compact(COUNTER)
@@ -166,21 +165,16 @@ class World:
     def groups(self, clock: Clock | None = None) -> Groups:
         return Groups(connection_on(self.dynamo, clock or self.clock))
 
-    def deleter(
-        self,
-        compact: Callable[[str], CompactionReport] | None = None,
-        tidy: Callable[[str, int], Sequence[str]] | None = None,
-    ) -> LedgerDeleter:
+    def deleter(self, tidy: Callable[[str, int], Sequence[str]] | None = None) -> LedgerDeleter:
         return LedgerDeleter(
-            self.stack.process(),
-            self.regions(),
-            compact or self.compactor().compact,
+            self.process(),
             lambda region: RegionalTotals(
                 lambda counter: self.totals_in.get(region) or self.item(keys.total_key(counter)),
                 lambda _: self.unproven_in.get(region, self.unproven),
                 lambda counter: self.cleared.append((region, counter)),
                 tidy or self._tidy,
             ),
+            self.compactor(),
         )
 
     def _tidy(self, _: str, before_ms: int) -> list[str]:
