@@ -26,6 +26,7 @@ _CLIENTS: Final = {
     "events",
     "topics",
     "_async_dynamo",
+    "_dynamo",
     "cloudformation",
 }
 # What sends requests by itself: steps of the driver, and what carries them out.
@@ -78,6 +79,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
     },
     "optimism: reads, decides again and writes another request; an error of a request ends it": {
         "consumers/alerts/evaluator.py": "_finish",
+        "consumers/group_board.py": "_write _write_until_agreed",
         "consumers/groups.py": "make_again switch",
         "consumers/rankings.py": "_changed _sweep_until_agreed",
         "consumers/total_writer.py": "_apply",
