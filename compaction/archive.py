@@ -78,7 +78,6 @@ class ArchiveLocation:
     """A bucket and a prefix in it.
 
     Attributes:
-        bucket: its name.
         prefix: the beginning of every object's key, without a slash at either end; may be empty.
     """
 
@@ -113,7 +112,6 @@ class S3Archive:
 
     Attributes:
         client: of S3; the SDK may retry: the same is stored again.
-        place: where to.
     """
 
     client: S3Client
@@ -332,9 +330,7 @@ class GenerationArchiver:
 
     Attributes:
         archive: where to; None: nowhere.
-        as_found: as `Compactor.archive_as_found`.
         views: of the regions, metered for this run.
-        counter: its name.
     """
 
     archive: Archive | None

@@ -379,7 +379,6 @@ class Compactor:
 
     Attributes:
         connection: to the stack, in its home region.
-        retire: how merged entries are deleted.
         archive: where entries are kept before they are deleted, or None.
         archive_as_found: archive entries that an earlier run published and did not archive as they
             are now, although some were deleted or changed by hand since.
@@ -390,8 +389,6 @@ class Compactor:
         covers_max: how many entries one generation covers at most.
         patience_ms: how long to wait for a region that is late.
         workers: how many deletes are under way at the same time.
-        regions: of the table `ledger`.
-        namespaces: spread and horizon of each namespace.
 
     Raises:
         WrongRegion: this is not the home region.
@@ -512,7 +509,6 @@ class _Estimate:
     """Adds up what a run would do, from what is in the table.
 
     Attributes:
-        retire: how entries are deleted.
         covers_max: how many entries one generation covers at most.
         head: the head as it is; the entries that it still covers are to be deleted, too.
         archive: whether each generation is archived first, and that recorded.

@@ -78,10 +78,7 @@ class DeletionMark:
     """A counter that is being deleted.
 
     Attributes:
-        counter: its name.
         id: of this deletion; never used again.
-        revision: how often the mark was written.
-        at_ms: when the deletion was requested.
         deleted_at_ms: when its head and total were emptied; None: not yet.
         generation: of the empty head that was left in their place.
         emptied: the incarnation of the head that the empty one replaced; empty: there was no head.
@@ -234,12 +231,7 @@ class RegionalTotals:
 
 @dataclass(frozen=True, slots=True)
 class CounterRegions:
-    """What the home sees and does in all regions.
-
-    Attributes:
-        regions: of the table `ledger`.
-        totals: those of a region.
-    """
+    """What the home sees and does in all regions."""
 
     regions: Regions
     totals: Callable[[str], RegionalTotals]
@@ -386,12 +378,10 @@ class Deletion:
     """How far the deletion of a counter has come.
 
     Attributes:
-        counter: its name.
         stage: `marked` just now; `waiting` until it is safe; `in use`: an entry is newer than the
             mark, so the wait begins again; `skipped` this time, for the reason in `detail`;
             `deleted`: its numbers are gone; `forgotten`: its name as well.
         next_at_ms: when the next call can continue; None: at any time, or nothing is left to do.
-        detail: one line for people.
     """
 
     counter: str

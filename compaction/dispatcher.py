@@ -168,10 +168,7 @@ class Dispatched:
     """What a tick of a schedule did.
 
     Attributes:
-        namespace: whose counters.
-        due: how many due counters were found.
         sent: how many of them the queue took; the others stay due.
-        backlog: about how many messages waited before.
         swept: whether a sweep was sent as well.
         detail: one line for people if it did nothing; else empty.
     """

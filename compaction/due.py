@@ -132,9 +132,7 @@ class SweepSegment:
     """A part of a sweep: put the counters of a namespace that are missing into the due index.
 
     Attributes:
-        namespace: whose counters.
         segment: which part of the table `counters` to read.
-        segments: of how many.
         after: the key of the last item read, or None at the beginning.
     """
 

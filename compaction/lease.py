@@ -42,8 +42,6 @@ class Epoch:
     """Which region is home.
 
     Attributes:
-        number: counts the promotions.
-        home: the region.
         id: made by the promotion; empty for epoch 0, which has no item.
         begins_ms: before this time its home merges nothing.
         lost: a region that was lost and whose entries are still to be brought in, or empty. As
@@ -59,14 +57,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeLease:
-    """The right to merge for a time.
-
-    Attributes:
-        epoch: the id of the epoch.
-        home: the region that holds it.
-        id: made by the write.
-        until_ms: its end.
-    """
+    """The right to merge for a time."""
 
     epoch: str
     home: str
@@ -87,8 +78,6 @@ class LeaseTerms:
     """How long leases are, and what other homes wait for after their end.
 
     Attributes:
-        lease_ms: the length of a lease.
-        clock_skew_ms: the largest difference of two clocks.
         request_life_ms: how long after its signature the service accepts a request.
     """
 

@@ -109,13 +109,7 @@ def limits_by(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An entry that may be merged, as it is in the table.
-
-    Attributes:
-        key: its sort key.
-        entry: its content.
-        item: the whole item.
-    """
+    """An entry that may be merged, as it is in the table."""
 
     key: str
     entry: Entry

@@ -71,7 +71,6 @@ class Survey:
     """The state of the table's replicas.
 
     Attributes:
-        others: the other regions, all in service.
         unready: the regions whose replica is not in service, with its status.
         strong: whether a write is in every region before it is acknowledged.
     """
@@ -99,8 +98,6 @@ class KnownRegions:
     """What a process knows of the regions.
 
     Attributes:
-        clients: to the other regions.
-        survey: and when it was made.
         held: by which other regions the lease was seen, and until when it is held.
     """
 
@@ -221,11 +218,7 @@ class Regions:
 
 @dataclass(slots=True)
 class Views:
-    """What the regions show, metered for one run.
-
-    Attributes:
-        regions: the regions.
-    """
+    """What the regions show, metered for one run."""
 
     regions: Regions
     _clients: dict[str, DynamoClient] = field(default_factory=dict, repr=False)

@@ -112,13 +112,8 @@ class Retirer:
 
     Attributes:
         dynamo: a DynamoDB client in the home region; the SDK may retry.
-        table: the table `ledger`.
-        counter: whose entries.
         head: the head; every region has shown it.
         how: by transactions, two write units for each KB, or by single deletes at half of that.
-        run: this run's id.
-        clock: waits between attempts.
-        random: what the jitter is drawn from.
         backoff: how often a conflict is tried again.
         workers: how many requests are under way at the same time.
         before_send: raises if a request leaves so late that the counter may be deleted.
@@ -284,9 +279,6 @@ class CompactionStep:
     """A step that begins.
 
     Attributes:
-        counter: of which counter.
-        verb: what is done.
-        generation: of the head that it works on.
         merged: how many entries this run has merged so far.
     """
 
@@ -301,7 +293,6 @@ class CompactionReport:
     """The result of one run over one counter.
 
     Attributes:
-        counter: its name.
         outcome: `merged`: everything that was old enough; `nothing` was old enough; `waiting`:
             another region is late, the next run continues; `stopped` at the deadline; `overtaken`
             by another run; `tampered`: a merged entry was changed by hand; `failed`.
@@ -310,7 +301,6 @@ class CompactionReport:
         compacted: how many entries the head contains now; None if it was not read.
         write_units: consumed by the run in the home region; replication comes on top.
         read_units: consumed by the run in all regions.
-        detail: one line for people.
         error: why it failed, or None.
     """
 
@@ -330,8 +320,6 @@ class CompactionPlan:
     """What a run would do now if no other region were late.
 
     Attributes:
-        counter: its name.
-        entries: how many it would merge.
         oldest_at_ms: when the oldest of them was made; None if there are none.
         newest_at_ms: when the newest of them was made; None if there are none.
         write_units: what it would consume in the home region.
@@ -351,10 +339,7 @@ class WorkDone:
     """What workers did for a namespace.
 
     Attributes:
-        counters: how many counters they processed.
-        merged: how many entries they merged.
         write_units: what that consumed in the home region.
-        failed: how many attempts failed.
         tampered: how many counters have a merged entry that was changed by hand.
         trouble: the last failed or tampered counter, with outcome and reason; empty if none.
     """
@@ -383,7 +368,6 @@ class LastRun:
     """The last run of a namespace's schedule.
 
     Attributes:
-        namespace: whose counters.
         ticked_at_ms: when the schedule's tick began, ms since the epoch.
         due: how many due counters it found; None: it has not ended.
         sent: how many of them it sent to the workers.

@@ -104,8 +104,6 @@ class SalvageEvidence:
     """By what an entry is decided.
 
     Attributes:
-        here: the head here.
-        there: the head of the lost copy.
         awaited: whether each head but the last was seen in that copy: nothing was merged since the
             loss, or the copy is in service.
         merged_before_ms: entries made at or after this time are too new to have been merged.
@@ -149,11 +147,8 @@ class SalvageReport:
 
     Attributes:
         counters: how many counters of the lost copy were compared.
-        fates: how many entries had which fate.
         heads: how many heads were taken over from a copy that is in service.
-        namespaces: those that were taken over.
         listed: entries that a person must decide about, the first thousand.
-        write_units: about, here.
     """
 
     counters: int = 0
@@ -181,9 +176,7 @@ class SalvagePlace:
 
     Attributes:
         work: what is compared, in its order, under which epoch: another work begins at its start.
-        number: which of the comparisons.
         after: the key of its source after which to go on; None: its beginning.
-        id: of this write.
         report: what was found so far; without the listed entries.
     """
 
@@ -205,10 +198,6 @@ class SalvagePlaces:
 
     def begin(self, work: tuple[str, ...], *, again: bool = False) -> SalvagePlace:
         """Take up the stored place if it is of the same work, else begin. Two units.
-
-        Args:
-            work: as `SalvagePlace.work`.
-            again: begin in any case.
 
         Raises:
             CorruptItem: the stored place cannot be read.
@@ -299,12 +288,7 @@ _LEAVES_MS: Final = 10 * MINUTE_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerCopy:
-    """A copy of the ledger.
-
-    Attributes:
-        dynamo: a client that reaches it.
-        table: its name or ARN.
-    """
+    """A copy of the ledger."""
 
     dynamo: DynamoClient
     table: str
@@ -315,10 +299,8 @@ class Salvage:
     """Brings in what one copy of the ledger has and another one lacks.
 
     Attributes:
-        connection: to the stack.
         source: the copy of the lost region; or another one that is in service, which may have got
             what this one has not.
-        target: the copy to be completed.
         held: asks whether nothing was merged since the loss; asked again after each read of a head,
             since another salvage may have ended the wait.
         in_service: whether the source is a replica of the target's table: then a head that arrived

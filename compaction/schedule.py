@@ -80,11 +80,8 @@ class _Field:
     """One field of a cron expression.
 
     Attributes:
-        name: for messages.
-        low, high: the numbers that it takes.
         names: texts for the numbers from `low` on.
         special: further forms that it takes, as a pattern; `{n}` stands for a value.
-        steps: whether it takes `/`.
     """
 
     name: str
@@ -353,7 +350,6 @@ class ScheduleSpec(TypedDict, total=False):
         cron: when it runs: six fields, in UTC.
         min_entries: from how many uncompacted entries on a counter is worth a run.
         min_age_ms: the minimum age of an entry; None: the limit of the namespace.
-        retire: how merged entries are deleted.
         archive: where they are kept before that (`s3://bucket/prefix`); None: nowhere.
     """
 

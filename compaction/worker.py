@@ -145,13 +145,11 @@ class BatchResult:
 
     Attributes:
         outcomes: how many counters ended with which outcome.
-        merged: how many entries were merged.
         write_units: what that consumed in the home region.
         not_due: how many counters were not due any more.
         left: for how many counters no time was left.
         again: the ids of the messages that must be delivered again.
         bad: messages that failed, but not by their counter's failure, with the reason.
-        work: what was done for each namespace.
     """
 
     outcomes: Counter[RunOutcome] = field(default_factory=Counter)

@@ -98,12 +98,7 @@ def evaluate(event: object, context: LambdaContext) -> dict[str, Any]:
 
 
 def answer_of(outcome: EvaluationOutcome, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The answer to the mapping: the record from which the shard must be delivered again.
-
-    Args:
-        outcome: of the batch.
-        records: the batch.
-    """
+    """The answer to the mapping: the record from which the shard must be delivered again."""
     return {"batchItemFailures": failures_from(records, outcome.retry_from)}
 
 

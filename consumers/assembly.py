@@ -180,12 +180,7 @@ def auditor_of(connection: Connection, exact: ExactReader, namespaces: Namespace
 def window_auditor_of(
     auditor: Auditor, archive_at: Callable[[str], Callable[[str, str], Iterable[Entry]]]
 ) -> WindowAuditor:
-    """What verifies and rebuilds windows.
-
-    Args:
-        auditor: of the totals.
-        archive_at: as `WindowAuditor.archive_at`.
-    """
+    """What verifies and rebuilds windows."""
     from countledger.consumers.window_audit import WindowAuditor
 
     return WindowAuditor(auditor, archive_at)

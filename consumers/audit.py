@@ -81,10 +81,7 @@ class WalkSegment:
     """One segment of one table.
 
     Attributes:
-        source: which table.
-        segment: its number.
         after: the key of the last item that named a counter, or None before the first.
-        done: whether it is at its end.
     """
 
     source: WalkedTable
@@ -95,11 +92,7 @@ class WalkSegment:
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """How far a walk has come.
-
-    Attributes:
-        lanes: all segments of both tables.
-    """
+    """How far a walk has come."""
 
     lanes: tuple[WalkSegment, ...]
 
@@ -132,7 +125,6 @@ class ForeignItems:
     """The items of `ledger` that countledger did not write, as far as a walk has come.
 
     Attributes:
-        count: how many.
         first: counter and sort key of the one that was found first; empty: there is none.
     """
 
@@ -154,7 +146,6 @@ class WalkRound:
     """The counters that one round found, and where the next one begins.
 
     Attributes:
-        counters: their names, each once.
         bookmark: to store once these counters have been handled.
         foreign: the keys of the foreign items of `ledger` in this round.
     """
@@ -170,8 +161,6 @@ class Walker:
 
     Attributes:
         dynamo: a DynamoDB client; the SDK may retry its reads.
-        ledger: the table `ledger`.
-        totals: the table `counters`.
         page_size: how many totals of each segment are in a round. A larger round shares one proof
             among more counters, and more of them change while it waits for the proof.
         entries_per_page: the same of entries; at worst each names another counter without a total.
@@ -284,7 +273,6 @@ class WalkPosition:
     """The stored position of a walk.
 
     Attributes:
-        bookmark: how far the walk has come.
         counts: how often each outcome was found so far.
         foreign: the foreign items found so far.
     """
@@ -367,8 +355,6 @@ class ItemBookmarks:
     """Stores the position in an item of `counters`: one write unit for each KB.
 
     Attributes:
-        dynamo: a DynamoDB client.
-        table: the table `counters`.
         purpose: task of the walk; each purpose has one position.
     """
 
@@ -713,10 +699,6 @@ class RepairCounter:
     The watermark has passed the record. A repair reads the ledger, which has the entry, after a
     proof that all other records were applied, and raises the watermarks. So nothing counts twice.
     The record may be missing in the counter's windows alone, so they are rebuilt, too.
-
-    Attributes:
-        auditor: repairs.
-        rebuild: rebuilds the windows of counters.
     """
 
     auditor: Auditor

@@ -68,10 +68,6 @@ def _parts() -> _AuditParts:
 def audit(event: object, context: LambdaContext) -> dict[str, Any]:
     """Verify, or repair, as many counters as the time allows.
 
-    Args:
-        event: `{"mode": "verify"}` or `{"mode": "repair"}`.
-        context: of the invocation.
-
     Returns:
         How often each outcome was found in this run, and whether the walk reached its end.
 

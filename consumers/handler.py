@@ -168,12 +168,7 @@ def materialize(event: object, context: LambdaContext) -> dict[str, Any]:
 
 
 def answer_of(outcome: BatchOutcome, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The answer to the mapping: empty window state, and the first record to deliver again.
-
-    Args:
-        outcome: of the batch.
-        records: the batch.
-    """
+    """The answer to the mapping: empty window state, and the first record to deliver again."""
     return {"state": {}, "batchItemFailures": failures_from(records, outcome.retry_from)}
 
 

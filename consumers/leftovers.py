@@ -42,10 +42,8 @@ class FoundLeftovers:
     """What was found beside a counter.
 
     Attributes:
-        counter: its name.
         logged: where its alerts are in the log, by the sort key without its prefix.
         states: the states of alert rules for it.
-        memberships: its groups.
     """
 
     counter: str
@@ -56,11 +54,7 @@ class FoundLeftovers:
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """Deletes the leftovers of a counter. A deletion can be repeated, and stopped anywhere.
-
-    Attributes:
-        connection: to the stack.
-    """
+    """Deletes the leftovers of a counter. A deletion can be repeated, and stopped anywhere."""
 
     connection: Connection
     groups: Groups = field(init=False, repr=False)

@@ -85,10 +85,7 @@ class ShardBatch(NamedTuple):
     """The facts of one invocation.
 
     Attributes:
-        shard: the shard of the records.
-        progress: the shard's progress at the beginning.
         now_ms: the time of the batch, ms since the epoch.
-        deadline: until when to write.
     """
 
     shard: ShardName
@@ -103,7 +100,6 @@ class BatchAttempt(NamedTuple):
     Attributes:
         first: the sequence number of the first record.
         number: of the attempt, from 1; only attempts that did not come to an end are counted.
-        size: how many records to apply.
     """
 
     first: int
@@ -189,14 +185,10 @@ class BatchOutcome:
     """What became of a batch.
 
     Attributes:
-        records: how many were delivered.
-        counters: how many counters they change.
-        updates: how many totals were updated.
         windows: how many items of windows were written.
         refused_times: how many changes count in the windows of their recording, because their own
             time is not accepted.
         duplicates: how many changes had been applied before.
-        quarantined: how many records were quarantined.
         failed: for each counter that could not be written, the error.
         retry_from: the lowest sequence number that may not be applied yet; None: all are.
         lag_ms: the age of the last record by this clock; None: no record has a time.
@@ -254,13 +246,9 @@ class Materializer:
 
     Attributes:
         dynamo: a DynamoDB client; the SDK may retry, because a second application is refused.
-        table: the table `counters`.
         quarantine: keeps records that can never be applied.
-        clock: the time.
         rules: when a counter has enough entries to compact; None: never.
         ranks: which namespaces are ranked; None: none.
-        shards: the directory of stream shards.
-        passed: finds watermarks that can be removed.
         windows: which windows a counter has; None: none has any.
     """
 

@@ -71,7 +71,6 @@ class RegionState:
     """The state of a region.
 
     Attributes:
-        phase: whether its totals are complete.
         since_ms: when that was stored, ms since the epoch; None: the region never joined.
         revision: the id of the write that stored it; None: no write did.
     """
@@ -97,14 +96,7 @@ def decode_region_state(item: Item | None) -> RegionState:
 
 @dataclass(slots=True)
 class RegionStateStore:
-    """Reads and writes the state of one region.
-
-    Attributes:
-        dynamo: a DynamoDB client in that region.
-        table: the table `counters` there.
-        clock: the time.
-        new_id: makes the id of a write.
-    """
+    """Reads and writes the state of one region."""
 
     dynamo: DynamoClient
     table: str

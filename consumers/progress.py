@@ -375,14 +375,7 @@ def known_shards(dynamo: DynamoClient, table: str, stream: str) -> Iterator[str]
 
 @dataclass(frozen=True, slots=True)
 class ProgressRecovery:
-    """Finds shards whose progress is lost, and writes new progress for them.
-
-    Attributes:
-        dynamo: a DynamoDB client.
-        table: the table `counters`.
-        stream: the stream of `ledger`.
-        clock: the time.
-    """
+    """Finds shards whose progress is lost, and writes new progress for them."""
 
     dynamo: DynamoClient
     table: str

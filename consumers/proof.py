@@ -97,7 +97,6 @@ class Proof:
     """Each record that the stream created up to a moment has been handled.
 
     Attributes:
-        text: the facts, as text.
         handled: for each shard with handled records, the sequence number up to which all are.
         landed: the shards of which no write of an earlier invocation can land any more.
     """
@@ -112,8 +111,6 @@ class Prover:
     """Waits for proofs.
 
     Attributes:
-        totals: reads the progress of shards.
-        stream: the stream of `ledger`.
         clock: the time; waits.
         clock_skew_ms: how far clocks may differ.
         patience_ms: how long to wait for a stream without progress. While it progresses, wait until
@@ -286,7 +283,6 @@ class ShardLag:
     """How far a stream shard has been handled, and what of it has not.
 
     Attributes:
-        shard: its name.
         handled_through_ms: when the stream made the last record that was handled, ms since the
             epoch; None: none was.
         waiting_since_ms: when it made the oldest record that is not handled; None: there is none.
@@ -361,10 +357,7 @@ class CatchingUp:
     """Waits until totals include what was recorded.
 
     Attributes:
-        totals: reads totals.
-        exact: reads the ledger.
         namespaces: of the stack; they say whether a counter is spread.
-        clock: the time, and waiting.
     """
 
     totals: TotalsReader

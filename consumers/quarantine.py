@@ -29,13 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoredQuarantine:
-    """Keeps each record once as an item, and sends a message about it.
-
-    Attributes:
-        store: stores the records.
-        queue: receives the messages.
-        source: the stream of the records.
-    """
+    """Keeps each record once as an item, and sends a message about it."""
 
     store: QuarantineStore
     queue: MessageQueue

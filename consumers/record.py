@@ -270,10 +270,6 @@ def replaced_entries(records: Sequence[Mapping[str, Any]]) -> list[EntryChange]:
 def subject_of(record: Mapping[str, Any], sort_key: str) -> tuple[str, str, str]:
     """Counter, sort key and event name.
 
-    Args:
-        record: of the stream of either table.
-        sort_key: the name of the table's sort key.
-
     Raises:
         MalformedRecord: one of the three is absent.
     """
@@ -322,7 +318,6 @@ class ShardName(NamedTuple):
 
     Attributes:
         stream: the stream's label, the last part of its ARN.
-        id: the shard's id within the stream.
     """
 
     stream: str
@@ -352,7 +347,6 @@ class StreamShard(NamedTuple):
     """A shard as the service describes it.
 
     Attributes:
-        shard: its name.
         parent: the id of the shard that it continues; None if it continues none.
         closed: whether no more record will be added.
     """
@@ -368,7 +362,6 @@ class LedgerStream:
 
     Attributes:
         client: of DynamoDB Streams.
-        arn: of the stream.
     """
 
     client: DynamoDBStreamsClient

@@ -38,7 +38,6 @@ class RejectedRecord(NamedTuple):
     """A record that goes to the quarantine.
 
     Attributes:
-        record: as delivered.
         reason: why it can never be applied.
         sequence: its sequence number; None if it has none.
     """
@@ -52,9 +51,7 @@ class Unstored(NamedTuple):
     """A record that is not in the quarantine.
 
     Attributes:
-        sequence: its sequence number.
         counter: its counter; None: it names none.
-        error: why it is not.
     """
 
     sequence: int

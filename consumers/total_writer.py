@@ -84,9 +84,6 @@ class TtlCache(Generic[Value]):
     """A value for each namespace, reused for a while.
 
     If several threads miss at once, each reads; a caller with a lock lets one of them read.
-
-    Attributes:
-        life_ms: how long a value is reused.
     """
 
     life_ms: int
@@ -110,9 +107,6 @@ class DueRules:
     """The number of entries from which counters are compacted, by namespace schedule.
 
     Attributes:
-        dynamo: a DynamoDB client.
-        table: the table `counters`.
-        clock: the time.
         known: the cache; several readers may share it.
     """
 
@@ -147,8 +141,6 @@ class DueMarker:
 
     Attributes:
         dynamo: a DynamoDB client; the SDK may retry, because a second mark is refused.
-        table: the table `counters`.
-        rules: of the namespaces.
         now_ms: the time of the batch, ms since the epoch.
     """
 
@@ -180,13 +172,7 @@ class DueMarker:
 
 @dataclass(frozen=True, slots=True)
 class RankRules:
-    """Which namespaces are ranked.
-
-    Attributes:
-        dynamo: a DynamoDB client.
-        table: the table `counters`.
-        clock: the time.
-    """
+    """Which namespaces are ranked."""
 
     dynamo: DynamoClient
     table: str
@@ -228,9 +214,6 @@ class WindowRules:
     """Which windows the counters of a namespace have.
 
     Attributes:
-        dynamo: a DynamoDB client.
-        table: the table `counters`.
-        clock: the time.
         known: the cache; several readers may share it.
         on_corrupt: called with the error of settings that cannot be read, at each read.
     """
@@ -290,12 +273,7 @@ Row: TypeAlias = "tuple[str | int, Amount, int, int, Mapping[str, Any]]"
 
 
 class CounterChanges(Sequence[EntryChange]):
-    """Changes of one counter, in order.
-
-    Attributes:
-        counter: its name.
-        rows: one for each change.
-    """
+    """Changes of one counter, in order."""
 
     __slots__ = ("counter", "rows")
 
@@ -385,8 +363,6 @@ class Fold:
 
     Attributes:
         changes: for each counter its changes, in order.
-        rejected: malformed records.
-        records: the number of records.
         last_sequence: the last sequence number in the batch, as the stream's text.
         last_created_at_ms: when the stream created the last record that has a time.
     """
@@ -404,7 +380,6 @@ class Reached(NamedTuple):
     Attributes:
         sequence: the sequence number of the last record handled, as the stream's text.
         created_at_ms: when the stream created it, or the last record before it that has a time.
-        records: how many records were handled.
     """
 
     sequence: str
@@ -413,13 +388,7 @@ class Reached(NamedTuple):
 
 
 class FoldedChange(NamedTuple):
-    """All changes of one counter as one change of its total.
-
-    Attributes:
-        first: the lowest sequence number in it.
-        last: the highest.
-        delta, events, entries: what it adds.
-    """
+    """All changes of one counter as one change of its total."""
 
     first: int
     last: int
@@ -525,7 +494,6 @@ class Written(NamedTuple):
 
     Attributes:
         applied: how many this call applied to the total.
-        duplicates: how many had been applied before.
         rejected: how many can never be applied and were quarantined.
         windows: how many items of windows this call wrote.
         refused_times: how many changes count in the windows of their recording, because their own
@@ -589,8 +557,6 @@ class TotalWriter:
 
     Attributes:
         dynamo: a DynamoDB client; the SDK may retry, because a second application is refused.
-        table: the table `counters`.
-        shard: the stream shard of the records.
         quarantine: quarantines the record of a change, with a reason.
         now_ms: the time of the batch, ms since the epoch.
         index: puts a counter into the due index, if its total has enough entries.

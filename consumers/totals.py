@@ -176,7 +176,6 @@ class SnapshotReader:
 
     Attributes:
         dynamo: a DynamoDB client; the SDK may retry its reads.
-        table: the table `counters`.
         clock: the time; waits between attempts.
         random: the source of the jitter of these waits.
         region: the state of this region, which must be ready; None: it always is.
@@ -380,7 +379,6 @@ class TotalsReader:
 
     Attributes:
         dynamo: a DynamoDB client; the SDK may retry reads.
-        table: the table `counters`.
         region: the state of this region, which must be ready for each read of totals; None: what
             verifies and repairs totals reads them in any state.
         strict: the strict counters over regions; None: the stack has none.
@@ -498,12 +496,7 @@ class TotalsReader:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Lists the counters of a namespace.
-
-    Attributes:
-        totals: reads totals.
-        namespaces: reads a namespace's kind.
-    """
+    """Lists the counters of a namespace."""
 
     totals: TotalsReader
     namespaces: Namespaces

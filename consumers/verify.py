@@ -110,10 +110,8 @@ class StoredTotal:
     """A counter's total as stored, also one that was corrupted by hand.
 
     Attributes:
-        counter: its name.
         item: the stored item; None where none exists.
         total: the decoded total; zeros where no item exists, None where it cannot be decoded.
-        flaw: why the item cannot be decoded.
         version: the number that each update raises; 0 where no item exists; None where it is
             corrupt too, or where a later release wrote the item: then nothing may be written.
     """
@@ -212,10 +210,8 @@ class Evidence:
     """A verdict with its facts.
 
     Attributes:
-        verdict: for the user.
         stored: the total as found; it did not change while it was compared, unless the verdict is
             `busy`.
-        exact: the exact sum, or why not.
         proof: that the stream has been handled past the exact read; None without proof.
         since_ms: when the first of these reads began, ms since the epoch.
     """
@@ -232,14 +228,11 @@ class Verifier:
     """Compares totals with their ledgers.
 
     Attributes:
-        totals: reads totals and progress.
         exact: reads exact sums.
-        stream: the stream of `ledger`.
         clock: the time; waits.
         clock_skew_ms: how far clocks may differ.
         settle_ms: how long after a write its stream record may appear, with a wide margin.
         patience_ms: how long to wait for a stream without progress before the verdict is `busy`.
-        chunk: how many counters share one proof.
         readers: how many of them are read at a time.
         late_ms: how long a write that did not know a shard's progress may still land.
         explains: whether a drift that a deletion explains is `deleting`.
@@ -408,7 +401,6 @@ class Repairer:
     """Repairs totals.
 
     Attributes:
-        verifier: gives the findings.
         dry_run: whether only to say what would be done.
     """
 

@@ -78,7 +78,6 @@ class WindowRebuilder:
     """Rebuilds windows.
 
     Attributes:
-        windows: finds what differs.
         dry_run: whether only to say what would be done.
     """
 

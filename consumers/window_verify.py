@@ -59,8 +59,6 @@ class CountedWindows:
     """Windows of a counter, counted again from entries.
 
     Attributes:
-        whole: of all entries of the setting.
-        cells: by item, then by cell.
         expires_at: by item, when TTL may remove it, in seconds; None: never.
     """
 
@@ -215,8 +213,6 @@ class WindowEvidence:
     """What was found of one counter's windows.
 
     Attributes:
-        counter: its name.
-        settings: of its namespace.
         before, total: its total at first, and at the end.
         items_before, items: the items of its windows at first, and at the end, by sort key.
         entries: all entries, or the reason why they cannot be counted again.

@@ -66,9 +66,6 @@ class CellPart:
 
     Attributes:
         worths: sequence number, delta and events of each, in order.
-        first: the lowest sequence number.
-        last: the highest.
-        delta, events: what they add together.
     """
 
     __slots__ = ("delta", "events", "first", "last", "worths")
@@ -97,9 +94,6 @@ class FoldedItem(NamedTuple):
     """All that changes add to one item of windows.
 
     Attributes:
-        first: the lowest sequence number in it.
-        last: the highest.
-        delta, events: what it adds in all cells.
         cells: delta and events for each cell, by number.
         expires_at: from when on TTL may remove the item, in seconds; None: never.
     """
@@ -168,7 +162,6 @@ class WindowChanges:
     """What changes of one counter add to the windows of one setting.
 
     Attributes:
-        setting: of the namespace.
         delta, events: what they add in all windows; months add up to it.
         refused: how many of them count when they were recorded, because the setting does not accept
             their own time.
@@ -339,8 +332,6 @@ class WindowWriter:
 
     Attributes:
         dynamo: a DynamoDB client; the SDK may retry, because a second application is refused.
-        table: the table `counters`.
-        shard: the stream shard of the records.
         quarantine: quarantines the record with a sequence number, with a reason.
         now_ms: the time of the batch, ms since the epoch.
         clean_up: removes watermarks that refuse nothing any more from an item that was written.

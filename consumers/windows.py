@@ -362,9 +362,6 @@ class WindowSums:
     """Adds up what items say about windows that follow each other.
 
     Attributes:
-        windows: in order, without gaps.
-        per: of which kind they are.
-        sums, events: of each.
         repaired_ms: when the total was last repaired without a rebuild of its windows since: what
             was recorded before may be missing from them. None: never.
     """
@@ -619,8 +616,6 @@ class WindowsReader:
 
     Attributes:
         totals: the reader of totals: client, table, state of the region, progress of shards.
-        stream: the stream of `ledger`.
-        clock: the time.
         clock_skew_ms: by how much clocks may differ.
     """
 

@@ -70,7 +70,6 @@ class Price:
     """What events cost one way.
 
     Attributes:
-        way: its name.
         entries: how many entries, or other writes of one unit, an event takes.
         totals: write units for each event, for totals and the progress of the shard.
         rest: dollars for a million events that are not for write units: Kinesis and Lambda.
@@ -158,7 +157,6 @@ class Pace(NamedTuple):
     """How many entries come.
 
     Attributes:
-        entries_per_day: how many.
         total_units: write units for each of them, of totals and progress.
     """
 
@@ -195,13 +193,7 @@ def pace_of(
 def measure(
     client: CountLedger, clock: Clock | None = None, least_ms: int = SPAN_MIN_MS
 ) -> Pace | None:
-    """How many entries come to a stack: half a read unit and two calls for each stream shard.
-
-    Args:
-        client: of the stack.
-        clock: gives the time.
-        least_ms: as `pace_of`.
-    """
+    """How many entries come to a stack: half a read unit and two calls for each stream shard."""
     now_ms = (clock or SystemClock()).now_ms()
     stream = client.audit.verifier.stream
     begun_ms: dict[str, int] = {}
@@ -276,7 +268,6 @@ class Load:
     Attributes:
         events_s: events a second.
         counters: over how many counters they are spread evenly; None: each is of another counter.
-        way: how they come into the ledger.
     """
 
     events_s: float
@@ -298,7 +289,6 @@ class Setup:
 
     Attributes:
         retire: how merged entries are deleted; None: nothing is merged.
-        spread: of the namespace.
         ledger_units: what the ledger takes in a second, all partitions together.
         counters_units: what the table of the totals takes.
         concurrency: how many functions may run at once.
@@ -330,9 +320,7 @@ class Limit:
     """What is met first.
 
     Attributes:
-        what: the limit.
         events_s: the rate at which it is met.
-        setting: what to set to pass it.
         passed: the setup with that setting; None: no setup passes it, only another load.
     """
 
@@ -348,8 +336,6 @@ class Needs:
 
     Attributes:
         partitions: of the ledger; its stream has as many shards, each read by one invocation.
-        counters_partitions: of the table of the totals.
-        kinesis_shards: of the stream that brings entries in.
         functions: invocations at the same time: materializer, evaluator and ingest.
         units_event: write units for an event: its entry, its total, its merge.
         dollars_million: for a million events.
@@ -537,10 +523,8 @@ class Workload:
     """What is counted, and how.
 
     Attributes:
-        events_per_day: how many events apps emit.
         events_per_entry: how many of them share one entry; 1 = they are not coalesced.
         total_units: write units for each entry, of totals and of the progress.
-        reads_per_day: how many totals are read.
         regions: over how many regions the ledger spans.
         retire: how merged entries are deleted; None: nothing is compacted.
         average_use: the used share of provisioned capacity, 0 to 1; None: capacity on demand.
@@ -597,10 +581,7 @@ class BillItem:
     """One position of the bill.
 
     Attributes:
-        what: its name.
         amount: how much of it in a month.
-        unit: of what.
-        dollars: what that costs.
     """
 
     what: str
@@ -615,7 +596,6 @@ class Saving:
 
     Attributes:
         setting: what to change, and what that means.
-        dollars: what it saves.
     """
 
     setting: str

@@ -344,7 +344,6 @@ class DemoRun:
 
     Attributes:
         clients: of the stack, one in each region, the home region's first.
-        history: what is counted.
         stack: the stack, if it is the run's own and nothing was ever counted there.
         kinesis: whether events go through the stream of the stack.
         coalesce: whether events of one counter share an entry.

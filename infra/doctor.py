@@ -68,10 +68,8 @@ class DoctorCheck:
     """One check.
 
     Attributes:
-        name: what was checked.
         result: ok; denied (these credentials may not do it, which may be as intended); unknown
             (it could not be seen from here); or a problem.
-        says: what was found.
         do: what to do about it, where `says` does not say it already.
     """
 
@@ -86,9 +84,7 @@ class Doctor:
     """Checks from here to the stack.
 
     Attributes:
-        connection: to the stack.
         counter: for the permission to record: a name that these credentials may record to.
-        clock: this machine's.
     """
 
     connection: Connection
@@ -230,11 +226,6 @@ def clock_offset(before_ms: int, after_ms: int, date_ms: int) -> tuple[int, int]
     """How far this clock may be ahead of the service's, from and to, in milliseconds.
 
     The service wrote its date, in whole seconds, at some moment between the two times.
-
-    Args:
-        before_ms: this clock, before the call.
-        after_ms: this clock, after the answer.
-        date_ms: the date in the answer.
     """
     return before_ms - (date_ms + SECOND_MS), after_ms - date_ms
 

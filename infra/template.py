@@ -51,14 +51,12 @@ class MappingSettings:
     """An event source mapping over a DynamoDB stream, as the template sets it.
 
     Attributes:
-        batch_size: records per invocation, at most.
         window_s: length of the tumbling window; 0: none, and the event carries no shard id.
         batching_window_s: how long records may be gathered before an invocation.
         retries: how often a failing batch is tried again; -1: for ever.
         record_age_s: age at which a failing record is abandoned; -1: never.
         bisect: whether a batch is halved when the function fails.
         partial_failures: whether the function's answer may name the records that failed.
-        starting_position: TRIM_HORIZON or LATEST.
         filter_patterns: JSON patterns; a record passes when one of them matches, or there is none.
     """
 

@@ -141,11 +141,6 @@ def parse_delta(value: object) -> Amount:
 def check_exact(what: str, value: object, error: type[BadInput]) -> Amount:
     """A caller's number as an exact amount.
 
-    Args:
-        what: names it in the message.
-        value: as the caller gave it.
-        error: of which class to raise.
-
     Raises:
         BadInput: of that class: it is no `int` or `Decimal`, not finite, or has more than 20 digits
             before the decimal point or 9 after it.

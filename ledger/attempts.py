@@ -148,9 +148,7 @@ class Pause(NamedTuple):
     """Wait before the next step; the answer is whether the call may not go on instead.
 
     Attributes:
-        wait_ms: how long.
         made: attempts of the call that failed so far; 0 where the pause is no matter of attempts.
-        since_ms: when the call began.
     """
 
     wait_ms: float
@@ -185,7 +183,6 @@ class Reply(Generic[_S]):
 
     Attributes:
         answer: what the service returned, or the `CountledgerError` that came instead.
-        state: of the request.
         maybe_applied: whether a write so far, this one included, got no clear answer and may have
             been applied, or may still be.
     """
@@ -206,7 +203,6 @@ class Again(NamedTuple, Generic[_S]):
     """The attempt failed for now: wait, then send `request(state)`.
 
     Attributes:
-        state: to go on from.
         error: why the attempt failed, where the answer itself is no error or does not say it.
         resolved: no request sent so far can be applied any more: `maybe_applied` is false again.
     """
@@ -217,12 +213,7 @@ class Again(NamedTuple, Generic[_S]):
 
 
 class Recheck(NamedTuple, Generic[_S]):
-    """Send `request(state)` at once; it is no further attempt.
-
-    Attributes:
-        state: to go on from.
-        resolved: as for `Again`.
-    """
+    """Send `request(state)` at once; it is no further attempt."""
 
     state: _S
     resolved: bool = False
@@ -242,8 +233,6 @@ class Exhausted(NamedTuple, Generic[_S]):
 
     Attributes:
         state: from which the next attempt would go on.
-        attempts: how many failed.
-        error: of the last one.
         maybe_applied: whether one of them may have been applied, or may still be.
     """
 
@@ -258,11 +247,8 @@ class Attempts:
     """The attempts of one call, over all the requests that it sends.
 
     Attributes:
-        clock: what the deadline is compared with.
-        random: what the jitter is drawn from.
         backoff: how many attempts, and how long to wait between them.
         until_ms: the deadline: when what makes another attempt safe may be forgotten, or None.
-        made: attempts that failed so far.
         maybe_applied: whether one of them may have been applied, or may still be.
     """
 
@@ -489,7 +475,6 @@ class DynamoPerformer:
     Attributes:
         dynamo: for writes; its SDK must not retry, or a lost answer would be hidden.
         reads: for reads, which the SDK may retry.
-        clock: waits.
     """
 
     dynamo: DynamoClient

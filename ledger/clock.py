@@ -64,13 +64,7 @@ class SystemClock:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Capped exponential back-off with full jitter.
-
-    Attributes:
-        attempts: how many times in all.
-        base_ms: the longest first wait.
-        cap_ms: the longest wait of all.
-    """
+    """Capped exponential back-off with full jitter."""
 
     attempts: int = 8
     base_ms: float = 50

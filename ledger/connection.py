@@ -227,12 +227,9 @@ class Connection:
         session: where credentials and the region come from.
         endpoint_url: an endpoint instead of AWS's own; None leaves it to AWS_ENDPOINT_URL.
         meter: where every client of this connection sums its units.
-        elsewhere: a region instead of the session's.
         clock: the time, and the waits, of everything that is put together from this connection;
             likewise `ids`, `random` and `workers`.
-        ids: where new ids come from.
         random: what the jitter is drawn from, and the place of a write that may have several.
-        workers: what sends requests beside each other.
         own_session: whether the app made the session: then another process cannot make it again.
         over_regions: whether `counters` is the table with multi-region strong consistency. That
             table takes neither transactions nor a time to live.

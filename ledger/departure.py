@@ -233,7 +233,6 @@ class Deadline:
     """The moment after which no write of an invocation begins, and no request of one leaves.
 
     Attributes:
-        clock: gives the time.
         at_ms: that moment, in milliseconds since the epoch.
         end_ms: the same for what concludes the batch, once all other writes are done.
     """

@@ -94,11 +94,9 @@ class DynamoClient:
     """Carries out operations through a boto3 client.
 
     Attributes:
-        client: the low-level client.
         meter: where consumed units are summed.
         clock: what waits between the tries of a batch read, as `random` and `backoff` say.
         limits: of a call that is tried again by its protocol; None: the protocol's alone.
-        workers: what sends requests beside each other.
     """
 
     client: DynamoDBClient

@@ -234,11 +234,6 @@ class EntryColumns(Sequence[Entry]):
     An entry is created when it is read: to create one takes half as long as to send it in a batch.
 
     Attributes:
-        counters: of each entry.
-        ids: of each entry.
-        deltas: of each entry.
-        times_ms: when each was made.
-        events: how many events each carries.
         origin: the region where all of them were made.
     """
 
@@ -320,12 +315,7 @@ def times_ms_of(entries: Sequence[Entry]) -> Sequence[int]:
 
 @dataclass(frozen=True, slots=True)
 class PutBatch:
-    """Write up to 25 entries without condition; the answer is those that the service did not take.
-
-    Attributes:
-        entries: of any counters.
-        spreads: of the namespace of each.
-    """
+    """Write up to 25 entries, unconditionally; the answer is those that were not taken."""
 
     table: str
     entries: Sequence[Entry]

@@ -65,9 +65,7 @@ class Covered:
     """An entry that a head has taken in.
 
     Attributes:
-        delta: what it added.
         at_ms: when it was made, of an entry under a bare key; None if the id has the time.
-
     A bare key is forgotten once its entry is compacted, and may then be used again: the same
     sort key then holds another entry, made later, which no head covers.
     """
@@ -78,12 +76,7 @@ class Covered:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveRef:
-    """Where the entries that a generation took in are archived.
-
-    Attributes:
-        key: the object's name.
-        sha256: of its content, in hex.
-    """
+    """Where the entries that a generation took in are archived."""
 
     key: str
     sha256: str
@@ -257,8 +250,6 @@ class ExactReader:
 
     Attributes:
         dynamo: a DynamoDB client; the SDK may retry its reads.
-        table: the table `ledger`.
-        clock: measures how long a read takes.
     """
 
     dynamo: DynamoClient
@@ -328,9 +319,6 @@ class ExactAccumulator:
 
     Attributes:
         first: the head that was read before them.
-        sum: of their deltas.
-        events: how many events they carry.
-        entries: how many they are.
         read: how many were read, covered ones included.
     """
 

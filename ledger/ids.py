@@ -264,7 +264,6 @@ class Ids:
     Attributes:
         new_id: makes an id for a millisecond.
         new_ids: makes so many ids for a millisecond.
-        unique_id: makes an id that says nothing of the time.
     """
 
     new_id: Callable[[int], str] = new_id

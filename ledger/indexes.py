@@ -83,7 +83,6 @@ class DueState:
     """How many entries of a counter are compacted, as its total's item says.
 
     Attributes:
-        counter: its name.
         entries: how many entries its total has taken in.
         compacted: how many of them the compactor has noted as compacted.
         due_at_ms: from when on it is worth a run, or None.
@@ -232,7 +231,6 @@ class Board:
     Attributes:
         name: whose it is: `namespace#<ns>`, `day#<ns>#<id of the setting>#<day>` or
             `group#<group>`.
-        index: the index that holds it.
         attribute: what puts a total into that index.
         partitions: how many partitions of the index hold it.
     """
@@ -353,10 +351,6 @@ def clauses_for(counter: str, partitions: int | None) -> tuple[Clause, ...]:
     """The changes that an update of a total adds for the ranking of its namespace; none if unset.
 
     A total that has its place already, or has none to lose, is not touched in the index by this.
-
-    Args:
-        counter: whose total.
-        partitions: as `partitions_of` gives them.
     """
     if partitions is None:
         return ()
@@ -409,12 +403,6 @@ def no_place_of(table: str, board: Board, counter: str, *, may_be_made: bool) ->
     """Mark that a total has no place on any board of this kind. One unit.
 
     With `after_place`: a placement that is under way is refused when it arrives.
-
-    Args:
-        table: `counters`.
-        board: one of those boards.
-        counter: whose total.
-        may_be_made: as of `place_of`.
     """
     free: Condition = Absent(board.attribute)
     if may_be_made:
@@ -437,13 +425,7 @@ def after_place(update: Update, seen: Item | None, place: str) -> Update:
 
 
 def after_sweep(update: Update, seen: Item, sweep: str) -> Update:
-    """A write of a sweep of a namespace, conditional on none since the total was seen.
-
-    Args:
-        update: `place_of`, `move_of` or `unrank_of`.
-        seen: the total as it was read.
-        sweep: the id of this write.
-    """
+    """A write of a sweep of a namespace, conditional on none since the total was seen."""
     return _marked(update, Assign(SWEPT, sweep), unchanged(SWEPT, seen.get(SWEPT)))
 
 

@@ -145,7 +145,6 @@ class KnownNamespaces:
     """What a process knows of the namespaces of a stack, by name: they cannot change.
 
     Attributes:
-        settings: of each.
         records: of each, as it was last read or written.
     """
 
@@ -341,12 +340,7 @@ def _of_kind(counter: str, namespace: Namespace, kind: Kind) -> Namespace:
 
 @dataclass(frozen=True, slots=True)
 class StrictRegions:
-    """Which counters are over regions: strict ones in the table `strict`, and not in `counters`.
-
-    Attributes:
-        table: the table `strict`.
-        namespaces: reads a namespace's kind.
-    """
+    """Which counters are over regions: strict ones in the table `strict`, and not in `counters`."""
 
     table: str
     namespaces: Namespaces

@@ -154,11 +154,7 @@ class LockPerProcess:
     __slots__ = ("_lock",)
 
     def __init__(self, make: Callable[[], Any] = Lock) -> None:
-        """A lock that is free.
-
-        Args:
-            make: makes the lock of a process.
-        """
+        """A lock that is free."""
         self._lock = PerProcess(make)
 
     @property
@@ -208,11 +204,7 @@ class ClientPerProcess:
     __slots__ = ("__weakref__", "_client")
 
     def __init__(self, make: Callable[[], object]) -> None:
-        """Make the client of this process.
-
-        Args:
-            make: makes a client.
-        """
+        """Make the client of this process."""
         self._client = PerProcess(make)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -94,7 +94,6 @@ class Replacement(NamedTuple):
 
     Attributes:
         item: the record's own attributes and its key; None: the record is removed.
-        beside: other writes of the same transaction.
         before_send: checked as the request leaves; raises where it must not leave any more.
     """
 
@@ -109,7 +108,6 @@ class RecordWritten(NamedTuple):
     Attributes:
         item: the record afterwards, as this call wrote or left it; None: there is none.
         before: what it replaced, or left: a record, a tombstone, or nothing.
-        changed: whether this call wrote anything.
         refused: what a write beside the record met, if that was refused: nothing was written.
     """
 
@@ -128,7 +126,6 @@ class _Plan(NamedTuple):
     """What is sent next.
 
     Attributes:
-        seen: the record.
         planned_ms: when the plan was made; all requests of which one may be applied name one time.
         replacement: what takes the place of the record; None: it is read.
     """
@@ -143,9 +140,6 @@ class Records:
     """The records of one kind.
 
     Attributes:
-        connection: to the stack.
-        table: where they are.
-        kind: for messages: `quota`.
         removable: whether a record of this kind is ever removed.
     """
 

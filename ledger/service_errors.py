@@ -170,12 +170,7 @@ class conditions:  # noqa: N801 - likewise
     __slots__ = ("_meter", "_write_units")
 
     def __init__(self, meter: Meter, write_units: float = 1.0) -> None:
-        """Of one call.
-
-        Args:
-            meter: where a refused write is counted.
-            write_units: what it costs, at the least.
-        """
+        """Of one call."""
         self._meter, self._write_units = meter, write_units
 
     def __enter__(self) -> None:

@@ -32,11 +32,6 @@ _WITH_EXPONENT: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]+")
 def parse_amount(what: str, text: str, error: type[BadInput]) -> Amount:
     """An exact number from text such as `-5` or `12.50`: digits of ASCII, one point, one sign.
 
-    Args:
-        what: names it in the message.
-        text: without blanks around it.
-        error: of which class to raise.
-
     Raises:
         BadInput: of that class: the text is written otherwise.
     """

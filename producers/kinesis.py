@@ -263,13 +263,7 @@ class BrokenAggregate(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A record of the stream.
-
-    Attributes:
-        partition_key: determines the shard.
-        data: the packed entries.
-        entries: the same entries, in order.
-    """
+    """A record of the stream."""
 
     partition_key: str
     data: bytes
@@ -336,7 +330,6 @@ class UnpackedRecord(NamedTuple):
     """What is in a record of the stream.
 
     Attributes:
-        messages: in order.
         unread: why not all of the record could be read; None: all was.
     """
 
@@ -482,7 +475,6 @@ class RecordsProgress:
 
     Attributes:
         pending: the numbers of the records to send.
-        answers: the last answer to each record.
         maybe_stored: the records of which an attempt got no answer and may have been stored.
     """
 
@@ -505,9 +497,6 @@ class KinesisSender:
 
     Attributes:
         client: a Kinesis client whose SDK does not retry.
-        stream: the stream's ARN or name.
-        clock: waits between the attempts.
-        random: the source of the jitter.
         backoff: the number of attempts, and the pauses between them.
         retry_period_ms: how long after its first attempt a record is sent again. The time of a bare
             key is the arrival of its record: after a long pause of this process, the second record

@@ -92,12 +92,7 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class Compensator:
-    """Sets ledger counters to values.
-
-    Attributes:
-        recorder: records the compensating entries.
-        exact: reads what they are to compensate.
-    """
+    """Sets ledger counters to values."""
 
     recorder: Recorder
     exact: ExactReader
@@ -182,7 +177,6 @@ class BatchProgress(NamedTuple):
     """The state of a batch.
 
     Attributes:
-        entries: all of them.
         pending: the numbers of those that are to be sent.
         namespaces: of their counters, by counter: an entry's place and age are a matter of it.
         others: by number, the outcomes of those that are neither recorded nor pending.
@@ -341,7 +335,6 @@ class Recorder:
     """Records events.
 
     Attributes:
-        sender: brings entries to the ledger.
         region: where this process works; every entry says so.
         clock: gives the time at which an entry is made.
         new_ids: makes so many ids for a millisecond.
@@ -467,12 +460,6 @@ class Recorder:
     ) -> tuple[OutcomeList, SetupError | None]:
         """Send entries, which are made once their namespaces are known.
 
-        Args:
-            counters: of each.
-            keyed: whether each has a key.
-            entries_of: those of some numbers.
-            pool: the threads that send them.
-
         Returns:
             Their outcomes, and the first error that concerns every entry.
         """
@@ -512,8 +499,6 @@ class Job(NamedTuple):
     """What one thread sends before it takes something else.
 
     Attributes:
-        numbers: of the events.
-        entries: of each.
         send: sends them; the outcomes that are not simply receipts, by their place in it.
     """
 

@@ -71,11 +71,6 @@ class Sender:
     """Sends entries to the ledger.
 
     Attributes:
-        dynamo: a DynamoDB client whose SDK does not retry.
-        table: the table `ledger`.
-        namespaces: give spread and horizon.
-        clock: gives the time of every attempt.
-        random: what the jitter is drawn from.
         backoff: how often an entry is sent, and how long between.
         clock_skew_ms: how far ahead of this clock an entry may be dated.
         perform: carries out the steps in a thread.
@@ -109,10 +104,6 @@ class Sender:
         self, entries: Sequence[Entry], namespaces: Mapping[str, Namespace]
     ) -> dict[int, Outcome]:
         """Send up to 25 entries whose ids were made here, without condition.
-
-        Args:
-            entries: the entries.
-            namespaces: of their counters, by counter (`ledgers_of`).
 
         Returns:
             By their number the outcomes of those that were not simply recorded with the others.

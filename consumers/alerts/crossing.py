@@ -49,10 +49,6 @@ class TotalChange(NamedTuple):
     """One update that changed a total.
 
     Attributes:
-        sequence: of its record.
-        counter: whose total.
-        old: its value before the update.
-        new: its value after it.
         version: of the total after the update; each update of a counter has a higher one.
         at_ms: when the stream made the record, in whole seconds, milliseconds since the epoch.
         held: what open holds reserved before and after the update.

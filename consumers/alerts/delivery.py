@@ -103,7 +103,6 @@ class LoggedAlert:
     """A published alert.
 
     Attributes:
-        alert: the alert.
         published_at_ms: when it was last published, milliseconds since the epoch.
         reason: why it became a dead letter; None: its target accepted it.
     """
@@ -146,7 +145,6 @@ class AlertLog:
 
     Attributes:
         dynamo: a DynamoDB client; the SDK may retry its reads.
-        table: the table `counters`.
     """
 
     dynamo: DynamoClient
@@ -202,9 +200,6 @@ class DeadLetter:
     """An alert that its target refused.
 
     Attributes:
-        alert: the alert.
-        target: its target.
-        reason: the last answer of the target.
         failed_at_ms: when the last attempt failed, in milliseconds since the epoch.
     """
 
@@ -223,11 +218,7 @@ class DeadLetters(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueueDeadLetters:
-    """Dead letters in an SQS queue.
-
-    Attributes:
-        queue: the queue.
-    """
+    """Dead letters in an SQS queue."""
 
     queue: MessageQueue
 
@@ -259,10 +250,6 @@ class Resender:
 
     A dead letter is deleted after its target has accepted it. After a crash between the two it is
     sent a second time, with the same id.
-
-    Attributes:
-        dead_letters: the queue.
-        publisher: sends them to their targets.
     """
 
     dead_letters: QueueDeadLetters
@@ -360,11 +347,7 @@ class ServicePublisher:
     """Publishes to EventBridge and SNS, through clients whose SDK does not retry.
 
     Attributes:
-        events: a client of EventBridge.
-        topics: a client of SNS.
         bus: the name or ARN of the stack's event bus.
-        clock: for the waits between attempts.
-        random: for their jitter.
     """
 
     events: EventBridgeClient
@@ -517,9 +500,7 @@ class Targets:
     """The targets to which the evaluator of a region may publish.
 
     Attributes:
-        publisher: has the clients of the services.
         allowed: the ARNs of the topics that the evaluator may publish to; `*` matches any text.
-        region: the region of the evaluator.
         partition: the partition of that region, such as `aws`.
     """
 

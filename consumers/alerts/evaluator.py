@@ -191,7 +191,6 @@ class WindowRecords:
     """Reads the changes of windows that rules watch.
 
     Attributes:
-        index: the rules.
         settings: the window settings of a counter's namespace.
         now_ms: the time, ms since the epoch.
     """
@@ -315,11 +314,7 @@ class Notifier:
     """Publishes the alerts of one batch of records.
 
     Attributes:
-        publisher: sends alerts to their targets.
-        dead_letters: stores alerts that were not taken.
         dynamo: a DynamoDB client; its SDK may retry.
-        table: the table `counters`, which has the log.
-        clock: the time.
         silent: targets that did not answer, and the reason: they are not tried again.
     """
 
@@ -389,7 +384,6 @@ class ChainOutcome:
     Attributes:
         rejected: the number of changes that went to the quarantine.
         failed_at: the first change that was not finished, and
-        error: why.
     """
 
     published: int = 0
@@ -405,12 +399,7 @@ class ChainEvaluator:
 
     Attributes:
         dynamo: a DynamoDB client; its SDK may retry, because a second application is refused.
-        table: the table `counters`.
-        notifier: publishes the alerts.
         to_quarantine: stores a record in the quarantine: its sequence number, and the reason.
-        deadline: no change is started after it.
-        decide: the next step for a change.
-        write_of: the write of a state.
     """
 
     dynamo: DynamoClient
@@ -493,7 +482,6 @@ class EvaluationOutcome:
     """The result for a batch.
 
     Attributes:
-        records: the number of records delivered.
         changes: how many totals they changed, or what is held of them; and how many windows in a
             way that may matter to a rule.
         published: the number of alerts that were published, repeated ones included.
@@ -525,12 +513,7 @@ class Evaluator:
 
     Attributes:
         dynamo: a DynamoDB client; its SDK may retry, because a second application is refused.
-        table: the table `counters`.
-        rules: the rules of this region.
-        publisher: sends alerts to their targets.
-        dead_letters: stores alerts that were not taken.
         quarantine: stores records that can never be evaluated.
-        clock: the time.
         windows: the window settings of a counter's namespace; None: windows are not evaluated.
         region: the state of this region; None: it is always ready. While it is rebuilding, totals
             change because they are made: nothing is evaluated, and the changes are skipped.

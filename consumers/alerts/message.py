@@ -52,11 +52,9 @@ class AlertWindow:
     Attributes:
         windows: the id of the counter's windows, as its total names them: a counter that is deleted
             and used again has windows of another id.
-        per: of which kind it is.
         name: unique among the windows of its kind, as `2026-11-22`.
         start_ms: its first millisecond.
         end_ms: the first millisecond after it.
-        zone: the name of its time zone.
         last_ms: nothing is added to it later than that; None: it has no such bound.
     """
 
@@ -106,17 +104,8 @@ class Alert:
     """One crossing, as it is published.
 
     Attributes:
-        rule: the rule's name.
-        revision: which revision of it.
-        counter: whose total crossed.
-        direction: rising or falling: which way.
         threshold: what it crossed; of a range the first.
         through: of a range (more than a hundred thresholds in one update) the last; else None.
-        count: how many thresholds that are.
-        old: the total before the update.
-        new: the total after it.
-        version: of the total after the update.
-        region: where it was evaluated.
         at_ms: when the stream made the update's record, in whole seconds.
         window: of whose sum it is; None: of the total.
         incarnation: which total of that name it is; None: of a window, or of a total without one.

@@ -94,10 +94,6 @@ class RuleCache:
 
     A change is effective later than that after it was written, so every evaluator has read it by
     then. The age is measured with one clock, so an offset of the clock does not matter.
-
-    Attributes:
-        rules: the stored rules.
-        clock: for the age of the cache.
     """
 
     rules: Rules

@@ -130,10 +130,8 @@ class RuleStamp:
 
     Attributes:
         number: how often rules were changed; 0 = never.
-        count: the number of rules.
         left: the name of the rule that the change wrote; None: the change deleted a rule.
         ended: the revision that the change ended, with its end; a read may miss its own item.
-        changed_by: the id of the change.
     """
 
     number: int = 0
@@ -373,7 +371,6 @@ class RulePlan:
     """What a change writes.
 
     Attributes:
-        writes: in one transaction.
         rule: after the change; None: it is deleted.
         traced: whether the rules show for a day which change wrote it, whatever follows. The end
             of a corrupt revision is not kept, so only the last change shows that it deleted one.
@@ -442,7 +439,6 @@ class Rules:
     rules were read: so changes are applied one after the other.
 
     Attributes:
-        connection: to the region of the rules.
         delay_ms: from the write of a change to the time from which it is effective.
     """
 
@@ -558,9 +554,7 @@ class _Round:
 
     Attributes:
         plan: written next; None: read the rules first.
-        computed_ms: when the last plan was made.
         number: of the stamp that the last plan was made from.
-        sent: the last plan that was sent.
     """
 
     plan: RulePlan | None = None
@@ -574,10 +568,7 @@ class RuleChanger:
     """The protocol of one change: read the rules, decide, write; again if another came first.
 
     Attributes:
-        rules: the rules to change.
-        name: of the rule.
         revision: the id of the change, by which an applied write is recognised.
-        decide: what to write.
     """
 
     rules: Rules

@@ -103,10 +103,6 @@ class InitialScan:
 
     Attributes:
         dynamo: a DynamoDB client; the SDK may retry, a second application is refused.
-        table: the table `counters`.
-        publisher: sends alerts to their targets.
-        dead_letters: stores alerts that were not taken.
-        clock: the time.
     """
 
     dynamo: DynamoClient
@@ -121,10 +117,6 @@ class InitialScan:
         One read unit for each counter, for a prefix also a scan of the table; four write units for
         each that is beyond; a read unit a second for changes of rules. A repeated scan of a
         revision alerts for the counters that were left.
-
-        Args:
-            rule: that was created or changed.
-            rules: the stored rules.
 
         Returns:
             The number of alerts published.
@@ -182,13 +174,7 @@ class InitialScan:
 
 @dataclass(slots=True)
 class RuleEnd:
-    """Whether a revision of a rule has ended, known as an evaluator knows it.
-
-    Attributes:
-        rules: the stored rules.
-        rule: the revision.
-        clock: the time.
-    """
+    """Whether a revision of a rule has ended, known as an evaluator knows it."""
 
     rules: Rules
     rule: Rule
@@ -275,9 +261,6 @@ class SilentCounter:
     """A counter that a rule does not alert for until it crosses a threshold again.
 
     Attributes:
-        rule: the rule.
-        counter: its name.
-        value: of what the rule watches.
         passed: the threshold, or the last step, that it has passed.
     """
 
@@ -289,13 +272,7 @@ class SilentCounter:
 
 @dataclass(frozen=True, slots=True)
 class SilenceReader:
-    """Finds the silent counters of rules.
-
-    Attributes:
-        dynamo: a DynamoDB client.
-        table: the table `counters`.
-        clock: the time.
-    """
+    """Finds the silent counters of rules."""
 
     dynamo: DynamoClient
     table: str

@@ -70,13 +70,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScanAlert:
-    """The alert of an initial scan that may be ahead of the stream.
-
-    Attributes:
-        revision: of the rule.
-        version: of the total that the scan read.
-        threshold: for which it alerted.
-    """
+    """The alert of an initial scan that may be ahead of the stream."""
 
     revision: str
     version: int
@@ -88,14 +82,11 @@ class AlertState:
     """What is stored about a counter under a rule.
 
     Attributes:
-        counter: the counter.
-        rule: the rule's name.
         revision: the revision by which the state was last changed.
         version: of the total after the change that changed this state.
         at_ms: when the stream made the record of that change, milliseconds since the epoch.
         armed: whether the next crossing alerts; without a re-arm level always.
         firing: the alerts of the change, or None if it only armed the rule again.
-        published: whether all of them are published.
         from_scan: whether the initial scan wrote it. Changes up to its version are still to be
             evaluated, by `before_scan`.
         before_scan: the state that the scan replaced, if any.
@@ -163,7 +154,6 @@ class WriteState:
     """The next step: write a state.
 
     Attributes:
-        state: the state.
         over: the state that must be stored: one with a scan alert or of another incarnation, or any
             for a scan. None: any earlier state without a scan alert.
     """

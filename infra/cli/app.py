@@ -489,10 +489,7 @@ class Command:
     """A command, or a group of commands.
 
     Attributes:
-        panel: under which heading it is listed.
-        module: of `infra/cli`.
         name: of the function in that module; `app` is a group of commands.
-        summary: the first line of its help.
     """
 
     panel: str

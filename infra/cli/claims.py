@@ -205,10 +205,6 @@ def _answer(options: Options, status: str, claimed: Claim) -> None:
 def parse_item(what: str, text: str) -> dict[str, Any]:
     """An object of JSON; its numbers stay exact.
 
-    Args:
-        what: the option, for messages.
-        text: as typed.
-
     Raises:
         BadItem: it is no JSON object.
     """

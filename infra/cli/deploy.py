@@ -49,13 +49,7 @@ NOBODY: Final = "stdin is not a terminal, so nobody can confirm; nothing was cha
 
 @dataclass(frozen=True, slots=True)
 class EarlierStack:
-    """What is left of an earlier stack of the same name.
-
-    Attributes:
-        connection: to the account.
-        deployment: of the stack that is made now.
-        yes: whether nobody is asked.
-    """
+    """What is left of an earlier stack of the same name."""
 
     connection: Connection
     deployment: Deployment

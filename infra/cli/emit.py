@@ -123,12 +123,6 @@ class LineFile:
     def send(self, sender: FileSender, lines: FileLines, begun: FilePlace, label: str) -> SentChunk:
         """Send its lines, and show how far that comes and what was wrong with which line.
 
-        Args:
-            sender: sends them.
-            lines: from the first.
-            begun: the place to continue from.
-            label: of the progress.
-
         Returns:
             The last chunk. If all was sent, the place is removed, unless `resume` keeps it.
         """

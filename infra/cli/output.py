@@ -331,11 +331,7 @@ class Bars:
 
 @contextmanager
 def open_progress(*, hidden: bool = False) -> Iterator[Bars]:
-    """Show progress while the block lasts.
-
-    Args:
-        hidden: show none, also on a terminal.
-    """
+    """Show progress while the block lasts."""
     from rich.progress import (  # noqa: PLC0415 - few commands show it
         BarColumn,
         MofNCompleteColumn,

@@ -64,10 +64,6 @@ NO_BOUND: Final = "none"
 def parse_amount(what: str, text: str) -> Amount:
     """An amount from text such as `0`, `-5` or `12.50`.
 
-    Args:
-        what: its name, for messages.
-        text: as typed.
-
     Raises:
         BadBounds: it is no finite decimal number, or needs more digits than a counter has.
     """

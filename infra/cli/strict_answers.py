@@ -40,7 +40,6 @@ class ChangeAnswer:
     """What a command says and comes to.
 
     Attributes:
-        code: the exit code.
         facts: for programs, and for people where nothing is wrong.
         complaint: one line on stderr; None where nothing is wrong.
     """

@@ -52,9 +52,7 @@ class WatchedCounter:
     """One counter, as it was seen last.
 
     Attributes:
-        total: its total.
         change: since it was looked at before; None at the first look.
-        since_start: since the first look.
         per_second: over the last ten seconds; None before there are two looks.
     """
 

@@ -197,7 +197,6 @@ class BundleTarget:
     """What a bundle is built for.
 
     Attributes:
-        python_version: `major.minor`.
         platform: as uv names it; None: this machine's.
     """
 
@@ -218,9 +217,6 @@ class Bundle:
     """A bundle, ready to be uploaded.
 
     Attributes:
-        content: the zip.
-        unzipped_bytes: the sum of its files.
-        files: how many.
         has_bytecode: whether a function starts without compiling: where it was built there was an
             interpreter of its version.
     """

@@ -175,11 +175,7 @@ class Place:
     """Where a stack is deployed.
 
     Attributes:
-        stack: its name.
-        partition: as `aws`.
         region: as `eu-west-1`.
-        account: its number.
-        bucket: the bucket of the code.
         others: the other regions of the stack, each with the bucket of its code.
     """
 

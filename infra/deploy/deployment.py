@@ -69,9 +69,6 @@ class ResourceChange:
     """What happens to one resource.
 
     Attributes:
-        effect: what happens.
-        resource: its name in the template.
-        kind: its type.
         causes: the properties that differ, or the parameters and resources that they come from.
     """
 
@@ -101,8 +98,6 @@ class Proposal:
     """What a deployment would do.
 
     Attributes:
-        change_set: its ARN.
-        stack_id: the ARN of the stack.
         creating: whether the stack does not exist yet.
         changes: to each resource, the dangerous ones first.
     """
@@ -118,7 +113,6 @@ class Watched:
     """Which alarms take an update back.
 
     Attributes:
-        alarms: their ARNs, five at most.
         minutes: for how long they are watched once everything is changed.
     """
 
@@ -251,7 +245,6 @@ class Deployment:
     """Makes or changes one stack.
 
     Attributes:
-        stack: reads it and waits for it.
         s3: the client to the bucket, in the same region.
         role_arn: the role of CloudFormation; None: as at the last change, else the caller's.
     """

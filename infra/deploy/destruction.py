@@ -42,9 +42,7 @@ class RetainedTable:
 
     Attributes:
         resource: its name in the template, `Ledger`, `Counters` or `Strict`.
-        name: its name.
         empty: whether it has no item at all.
-        protected: whether DynamoDB refuses to delete it.
         strong: whether it has multi-region strong consistency: then DynamoDB deletes no single
             replica of it.
     """
@@ -126,14 +124,7 @@ _ENTITIES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A policy of the stack that somebody has.
-
-    Attributes:
-        policy: its name in the template.
-        arn: its ARN.
-        kind: `group`, `role` or `user`.
-        entity: the name of who has it.
-    """
+    """A policy of the stack that somebody has."""
 
     policy: str
     arn: str
@@ -146,12 +137,7 @@ class DestroyPlan:
     """What removing a stack means.
 
     Attributes:
-        stack_id: its ARN.
         status: its status; `DELETE_COMPLETE`: only its tables are left.
-        protected: whether CloudFormation refuses to delete it.
-        resources: how many resources it has.
-        attachments: who has its policies.
-        tables: those that exist.
     """
 
     stack_id: str
@@ -167,9 +153,6 @@ class Destruction:
     """Removes one stack.
 
     Attributes:
-        stack: reads it and waits for it.
-        iam: the client to IAM.
-        dynamodb: the client to its tables.
         role_arn: the role under which CloudFormation works; None: the one of the last change.
     """
 

@@ -96,8 +96,6 @@ class HomeChange:
     Attributes:
         target: a connection to the region that is to be home.
         regions: all regions of the ledger that can be reached.
-        deployment: changes the stack of a connection.
-        say: gets the progress of a step.
     """
 
     target: Connection

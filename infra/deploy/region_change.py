@@ -81,18 +81,14 @@ class Observed:
     """What is there now.
 
     Attributes:
-        region: the region to add or remove.
         owner: the region of the stack that owns the ledger.
         home: the home region that the owner's stack names.
         epoch_home: the home region that the ledger names.
         listed: the regions that the owner's stack names as replicas.
         replicas: the other regions of the table, each with the status of its replica.
         table_there: whether the region has a table of the ledger's name.
-        protected: whether its deletion protection is on.
         busy: the stack that is being changed now, and its status; empty: none is.
         counters: the region's table of totals; None: its stack has none yet, or there is no stack.
-        stack: whether the region has a stack.
-        complete: whether that stack has its functions.
         state: the stored state of the region; without a time where none is stored.
         done: the steps of this run that leave no trace to observe, under this very table and state.
     """
@@ -291,12 +287,7 @@ _GONE: Final = frozenset({"DELETE_COMPLETE", _REVIEWED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """The code of the new region's stack.
-
-    Attributes:
-        bucket: an existing bucket in that region.
-        bundle: the zip file of the functions.
-    """
+    """The code of the new region's stack."""
 
     bucket: str
     bundle: bytes
@@ -307,20 +298,13 @@ class RegionChange:
     """Adds or removes one region.
 
     Attributes:
-        region: the region.
         owner: a connection to the stack that owns the ledger.
-        deploy_owner: changes that stack.
-        deploy_there: changes the stack in the region.
-        destroy_there: removes the stack in the region.
         auditor: makes what verifies and repairs the totals of the region, once it has a stack.
         code: makes the code of the region's stack; called when it is needed.
         parameters: of the region's stack, besides those that it takes from the owner's.
         key_arn: the KMS key of the region; None: the ledger has no key of the customer's.
         lost: whether the region does not answer: nothing is asked of it.
-        say: gets the progress of a step.
-        poll_s: the pause between two looks.
         timeout_s: how long a replica may take.
-        clock: the time.
     """
 
     region: str

@@ -177,12 +177,6 @@ def watch_quiet(
     every entry that was made there is in the other regions. It reads the stream from where the
     materializer is; one read unit for each shard.
 
-    Args:
-        connection: to the region.
-        say: gets the time that it takes.
-        clock: the time.
-        poll_s: the pause between two looks.
-
     Raises:
         StillRecorded: somebody recorded there; with a counter.
     """

@@ -36,11 +36,8 @@ class StackEvent:
 
     Attributes:
         resource: its name in the template; for the stack itself its own.
-        status: such as `CREATE_COMPLETE`.
         reason: why, where CloudFormation says so; else empty.
-        kind: its type.
         made: its physical id; empty before there is one.
-        token: of the operation.
     """
 
     resource: str
@@ -61,7 +58,6 @@ class Ending:
     """How an operation ended.
 
     Attributes:
-        status: of the stack.
         failures: the events of failures, the first of them first.
     """
 
@@ -81,10 +77,6 @@ def ending_in(events: Sequence[StackEvent], token: str) -> Ending | None:
 
     CloudFormation runs one operation of a stack at a time, so that all events after the first one
     with the token belong to it, also those of a rollback that follows by itself.
-
-    Args:
-        events: the oldest first.
-        token: of the operation.
     """
     begin = next((i for i, event in enumerate(events) if event.token == token), len(events))
     own = events[begin:]
@@ -100,9 +92,6 @@ class StackReader:
     """Reads a stack and its events, and waits for the end of an operation.
 
     Attributes:
-        cloudformation: the client to CloudFormation.
-        name: of the stack.
-        poll_s: pause between two looks.
         timeout_s: when to stop waiting (the stack goes on by itself).
     """
 

@@ -46,9 +46,7 @@ class Surroundings:
     """Where a stack is made.
 
     Attributes:
-        stack_name: of the stack.
         region: as `eu-west-1`.
-        partition: as `aws`.
     """
 
     stack_name: str

@@ -234,9 +234,6 @@ _PYTHON_TYPES: Final = {
 def cdk_files(text: str) -> dict[str, str]:
     """The files of a CDK construct for Python, and an app that uses it.
 
-    Args:
-        text: the packaged template.
-
     Returns:
         The content of each file by its path.
     """

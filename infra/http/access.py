@@ -29,11 +29,7 @@ class NotAuthenticated(CountledgerError):
 
 
 class ScopeMissing(CountledgerError):
-    """The caller is known, and has no scope for this request.
-
-    Attributes:
-        scope: the one that is missing.
-    """
+    """The caller is known, and has no scope for this request."""
 
     def __init__(self, scope: str) -> None:
         super().__init__(f"this request requires the scope {scope!r}: get a token that has it")

@@ -127,7 +127,6 @@ class Edge:
     """An ASGI middleware; it reads no more of a body than the bound allows.
 
     Attributes:
-        app: the application.
         answer_timeout_s: after so many seconds an answer has begun, or a problem is the answer.
     """
 

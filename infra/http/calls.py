@@ -183,8 +183,6 @@ class Clients:
     The number of clients is the number of requests that are carried out at the same time.
 
     Attributes:
-        make: opens a client of the stack.
-        most: how many there are at most.
         patience_s: how long a request waits for one, in seconds.
     """
 
@@ -317,7 +315,6 @@ class Call:
 
     Attributes:
         ledger: the client of the stack, which no other request uses meanwhile.
-        scopes: of the caller.
     """
 
     ledger: CountLedger
@@ -501,12 +498,7 @@ REFUSALS: Final[Mapping[type, tuple[HTTPStatus, timedelta | None]]] = {
 
 
 def answer_of(outcome: object, models: Mapping[type, type[AnswerBody]]) -> Response:
-    """The answer to a call with an outcome: by its model, else a problem with its fields.
-
-    Args:
-        outcome: of the library.
-        models: of the outcomes that are successes.
-    """
+    """The answer to a call with an outcome: by its model, else a problem with its fields."""
     if (model := models.get(type(outcome))) is not None:
         return answered(model.model_validate(outcome))
     return problem_of_outcome(outcome).response()

@@ -229,7 +229,6 @@ class LiveEvent:
     """What a stream says; two events with one tag say the same.
 
     Attributes:
-        tag: of what it says.
         name: `totals`, or `problem` if they could not be read.
         data: the body of `GET /v1/totals`, or the problem; JSON.
     """

@@ -124,9 +124,6 @@ class ProblemDetails:
     Attributes:
         name: of the problem's class; its type is made of it.
         title: what every problem of this type is, in a sentence.
-        status: of the answer.
-        detail: what happened this time.
-        fields: of the exception or the outcome.
         retry_after: after which time the same request may succeed; None: it is not known to.
     """
 
@@ -188,11 +185,7 @@ def problem_of_status(status: int, detail: str) -> ProblemDetails:
 
 
 def problem_of_request(found: Sequence[Mapping[str, Any]]) -> ProblemDetails:
-    """The problem of a request that breaks the schema: each error with its place.
-
-    Args:
-        found: the errors, as pydantic lists them.
-    """
+    """The problem of a request that breaks the schema: each error with its place."""
     if any(one["type"] == "missing" and one["loc"] == _KEY for one in found):
         return problem_of(KeyMissing(f"this request requires {HOW}"))
     kinds = [_kind_of(one) for one in found]

@@ -72,8 +72,6 @@ class RequestHead:
     """The head of a request.
 
     Attributes:
-        method: in capital letters.
-        path: decoded, beginning with a slash.
         query: the part of the address after the question mark.
         headers: by their names in small letters; of several with one name the last.
     """
@@ -89,7 +87,6 @@ class Refusal:
     """Why a request is refused.
 
     Attributes:
-        status: of the answer.
         slug: names the reason in the `type` of the answer, and never changes.
         says: what is wrong, and what to do.
     """
@@ -134,7 +131,6 @@ class AccessRules:
     """The rules of one server.
 
     Attributes:
-        port: that it listens on.
         token: that a request must bring.
         allow_writes: whether requests may change anything.
         origins: whose pages may send requests, beside the dashboard's.

@@ -68,8 +68,6 @@ class Kept:
     """Where the memory of an engine is kept, and of which stack it is.
 
     Attributes:
-        directory: locked by this process.
-        stack_name: of the stack.
         regions: those that it is started in, home first.
     """
 

@@ -65,10 +65,6 @@ def directory_of(stack_name: str) -> Path:
 def followed(environment: Mapping[str, str], stack_name: str) -> dict[str, str]:
     """What a command needs in its environment to work on the local stack; empty: nothing.
 
-    Args:
-        environment: of the command.
-        stack_name: which stack it is about.
-
     Raises:
         LocalStackEnded: the environment names a local stack that has ended, and none runs now.
     """

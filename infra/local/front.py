@@ -73,11 +73,7 @@ def listening_socket(port: int = 0) -> socket.socket:
 
 
 class Front:
-    """The address of a stack's dashboard, for a `with` block.
-
-    Attributes:
-        url: with its token.
-    """
+    """The address of a stack's dashboard, for a `with` block."""
 
     def __init__(self, environment: Mapping[str, str], *, allow_writes: bool = False) -> None:
         """Listen; nothing is started.

@@ -18,11 +18,9 @@ class StreamMapping:
     """A mapping of a stream, and the outputs of the stack that name it.
 
     Attributes:
-        logical_id: the mapping in the template.
         id_output: the output with its id; a stack without that output has no such mapping.
         stream_output: the output with the ARN of the stream that it reads.
         function_output: the output with the name of the function that it invokes.
-        service: whose stream it is.
     """
 
     logical_id: str
@@ -121,11 +119,6 @@ class Checkpoints:
     wrote. A mapping that reads a stream from its start again changes no number. But a message of
     Kinesis that is older than the horizon by then would be refused as expired, although its entry
     was recorded.
-
-    Attributes:
-        s3: the client to the bucket.
-        bucket: an existing one.
-        key: of the object.
     """
 
     s3: S3Client

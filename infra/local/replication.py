@@ -47,7 +47,6 @@ class Version:
 
     Attributes:
         written: milliseconds, region and number of the write; later ones win.
-        key: the item's key.
         image: the item, as the service's JSON has it.
     """
 
@@ -64,14 +63,7 @@ class Version:
 
 @dataclass
 class Copy:
-    """The table of one region, over the engine's own protocol: plain JSON, no SDK in between.
-
-    Attributes:
-        region: its name.
-        url: of the engine.
-        table: the table's name, the same everywhere.
-        stream_arn: of its stream.
-    """
+    """The table of one region, over the engine's own protocol: plain JSON, no SDK in between."""
 
     region: str
     url: str
@@ -188,9 +180,7 @@ class Replicator:
     """Carries versions between regions, step by step, or in the background: `start`.
 
     Attributes:
-        copies: by region.
         random: what travels next, and what is merged.
-        cut: ways that nothing passes: from, to.
         under_way: for each way the versions that have not arrived.
         on_records: called with a region and the new records of its stream.
         read_cut: says in the background which ways are cut, if another process decides that.

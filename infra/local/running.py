@@ -83,18 +83,14 @@ class Running:
     """A local stack in the background, as its supervisor writes it down once all is ready.
 
     Attributes:
-        stack_name: of the stack.
-        url: the endpoint.
         dashboard: the address of the dashboard, with its token.
         allow_writes: whether requests to its server may change anything.
         environment: what a process needs in its environment to work on it.
-        outputs: of the stack in its home region.
         regions: those that it was started in, home first.
         started_at_s: when it was ready, in seconds since 1970.
         processes: id and time of creation of the supervisor and of the engine.
         kept_in: the directory that it is kept in; None: it is in memory alone.
         lost_after_s: what was written after this time was lost: it was started again after a crash.
-        was_running: whether `up` found it running already.
     """
 
     stack_name: str
@@ -160,7 +156,6 @@ class WantedStack:
     """What the supervisor shall run, as JSON.
 
     Attributes:
-        stack_name: of the stack.
         regions: where it is deployed, home first; none: in one, or as it is kept.
         port: of its endpoint; 0: any free one.
         kept_in: the directory that it is kept in; None: nowhere.

@@ -33,13 +33,10 @@ class SavedStack:
     """What a file says of the stack that is saved in it.
 
     Attributes:
-        stack_name: of the stack.
         regions: those that it was started in, home first.
-        port: of its endpoint.
         saved_at_ms: when it was saved, in ms since 1970.
         complete: whether the engine had ended: nothing was written after it was saved.
         engine: name and version of the engine whose memory it is.
-        release: of countledger that saved it.
     """
 
     stack_name: str
@@ -154,7 +151,6 @@ class StackDirectory:
     """A directory of `up --persist`, locked for one stack at a time, for a `with` block.
 
     Attributes:
-        path: of it.
         lock: a descriptor; the directory is locked as long as any process has it open.
     """
 

@@ -41,7 +41,6 @@ class StreamRecord:
     """A stream record, ready to be delivered.
 
     Attributes:
-        sequence: its sequence number.
         created_s: when it was written, in seconds since 1970.
         encoded: the record as JSON, as Lambda would deliver it.
     """
@@ -323,8 +322,6 @@ class StreamSource:
     """A DynamoDB stream.
 
     Attributes:
-        streams: the client to it.
-        arn: which stream.
         passes: whether a record passes the mapping's filter.
     """
 
@@ -454,12 +451,7 @@ def _plain(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class KinesisSource:
-    """A stream of Kinesis.
-
-    Attributes:
-        client: the client to it.
-        arn: which stream.
-    """
+    """A stream of Kinesis."""
 
     client: KinesisClient
     arn: str
@@ -561,10 +553,7 @@ class Invocation:
     """One invocation that was made.
 
     Attributes:
-        shard_id: of which shard.
         sequences: the sequence numbers of the records delivered, in order.
-        final: whether it closed a window.
-        verdict: what came of it.
     """
 
     shard_id: str

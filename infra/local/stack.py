@@ -84,9 +84,6 @@ class RegionStack:
     """The stack of one region.
 
     Attributes:
-        name: of the stack.
-        region: where it is.
-        url: the endpoint of the engine.
         outputs: of the stack, once it is deployed.
         pumps: play the event source mappings that the stack has, once they were made.
     """

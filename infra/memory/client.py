@@ -303,7 +303,6 @@ class MemoryDynamo(TableClient):
     """A client to the tables of a stack.
 
     Attributes:
-        memory: the tables.
         attempts: how often the SDK of the client sends a request.
         after_write: called after each write outside of the lock; None: this client is one of the
             stack's own functions, which meet no planned faults.

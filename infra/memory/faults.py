@@ -44,8 +44,6 @@ class PlannedFault:
     """What one request meets instead of an answer.
 
     Attributes:
-        error: what the client raises.
-        of: what becomes of the request.
         reads: whether a read may meet it as well.
     """
 
@@ -69,12 +67,7 @@ class PlannedCall:
 
 @dataclass(frozen=True, slots=True)
 class LateRequest:
-    """A write that has left and has not arrived.
-
-    Attributes:
-        request: carries it out.
-        sent_ms: when it was signed.
-    """
+    """A write that has left and has not arrived."""
 
     request: Callable[[], object]
     sent_ms: int
@@ -82,11 +75,7 @@ class LateRequest:
 
 @dataclass
 class FaultPlan:
-    """What the coming requests meet, in order; a request without a plan is answered.
-
-    Attributes:
-        now_ms: the time.
-    """
+    """What the coming requests meet, in order; a request without a plan is answered."""
 
     now_ms: Callable[[], int]
     _planned: deque[PlannedFault | PlannedCall] = field(default_factory=deque)
@@ -233,10 +222,6 @@ class NotInMemory(SetupError):
 def refuse(missing: Missing, detail: str = "") -> NoReturn:
     """Refuse what a stack in memory does not have.
 
-    Args:
-        missing: its name.
-        detail: what was used.
-
     Raises:
         NotInMemory: always.
     """
@@ -252,11 +237,7 @@ def refusal(missing: Missing, detail: str = "") -> str:
 
 
 class RefusingClient:
-    """In place of a client or session of boto3, from which a request would leave.
-
-    Attributes:
-        region_name: of the session.
-    """
+    """In place of a client or session of boto3, from which a request would leave."""
 
     def __init__(self, missing: Missing, region: str) -> None:
         """Refuse everything by this name."""

@@ -53,8 +53,6 @@ class StreamDelivery:
     """Delivers one stream to one function, in order, from where it was before.
 
     Attributes:
-        stream: what it reads.
-        passes: whether the mapping delivers a record.
         function: applies a batch of a shard; the sequence number of the first record to deliver
             again, or None.
     """

@@ -61,7 +61,6 @@ class StoredMessage:
     """A message in a queue.
 
     Attributes:
-        body: of the message.
         hidden_until_ms: until when it is hidden from readers.
     """
 
@@ -74,7 +73,6 @@ class MemoryQueues:
     """SQS: a queue for each URL, created at its first use.
 
     Attributes:
-        clock: the time.
         queues: the messages of each queue, by receipt.
     """
 
@@ -133,7 +131,6 @@ class Notification:
 
     Attributes:
         target: `bus`, or the ARN of the topic.
-        alert: the message, as docs/alert-message.schema.json describes it.
         subject: of the notification of a topic; None: it went to the bus.
     """
 
@@ -144,11 +141,7 @@ class Notification:
 
 @dataclass
 class MemoryTargets:
-    """EventBridge and SNS: they accept everything.
-
-    Attributes:
-        published: what they accepted, in order.
-    """
+    """EventBridge and SNS: they accept everything."""
 
     published: list[Notification] = field(default_factory=list)
 
@@ -179,11 +172,7 @@ class MemoryTargets:
 
 @dataclass
 class MemoryScheduler:
-    """EventBridge Scheduler: it stores schedules, and starts nothing.
-
-    Attributes:
-        schedules: their requests, by name.
-    """
+    """EventBridge Scheduler: it stores schedules, and starts nothing."""
 
     schedules: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -209,12 +198,7 @@ class MemoryScheduler:
 
 @dataclass(frozen=True, slots=True)
 class AppScheduler:
-    """EventBridge Scheduler as the app calls it: its calls meet planned faults.
-
-    Attributes:
-        scheduler: of the stack.
-        memory: the stack's tables, with their faults.
-    """
+    """EventBridge Scheduler as the app calls it: its calls meet planned faults."""
 
     scheduler: MemoryScheduler
     memory: MemoryTables
@@ -270,10 +254,6 @@ class MemoryConnection(Connection):
     """A connection to a stack in memory.
 
     Attributes:
-        memory: the tables.
-        queues_of: SQS.
-        targets: EventBridge and SNS.
-        schedules: EventBridge Scheduler.
         after_write: called after each write; None: a connection of the stack's own functions.
     """
 
@@ -404,7 +384,6 @@ class MemoryStack:
 
     Attributes:
         ledger: the client of the stack, for code that takes one.
-        clock: the time of the stack.
     """
 
     def __init__(self, *, at: datetime | None = None) -> None:

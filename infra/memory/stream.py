@@ -34,13 +34,8 @@ class Record:
     """One record; its form in the service's API is made when it is first read.
 
     Attributes:
-        sequence: its sequence number.
-        made_ms: when it was written.
-        visible_ms: from when readers see it.
-        key: the key of the item.
         before: the item before, or None.
         after: the item after, or None.
-        sort: the name of the sort key.
     """
 
     sequence: int
@@ -74,13 +69,8 @@ class ShardLog:
     """One shard: the records of the items whose hash is in its range.
 
     Attributes:
-        id: of the shard.
         parent: the shard that it follows, or None.
-        low: the lowest hash of its range.
-        high: the first hash after its range.
         next: the last sequence number that was used.
-        records: in order.
-        closed: whether no more records can come.
         seen_ms: from when the last record is visible.
     """
 
@@ -99,12 +89,8 @@ class Stream:
     """The stream of one table.
 
     Attributes:
-        arn: its name.
-        now_ms: the time.
         by_item: whether the entries of one counter are in several shards.
         news: called after a record or a shard was added.
-        shards: by id.
-        on: whether changes are written to it.
     """
 
     arn: str

@@ -317,8 +317,6 @@ class Change:
     """A change of one item by one write.
 
     Attributes:
-        table: the table of the item.
-        key: the key of the item.
         before: the item before, or None.
         after: the item after, or None.
         local: whether it was written here, and not replicated from another region.
@@ -336,13 +334,8 @@ class Table:
     """The items of one table.
 
     Attributes:
-        name: of the table.
         sort: the name of its sort key; empty: it has none.
-        partition: the name of its partition key.
-        region: the region of this copy.
-        items: by key.
         partitions: the sort keys of each partition, in order.
-        watchers: called with every change, after it.
     """
 
     name: str
@@ -541,8 +534,6 @@ class Transactions:
     """The transactions of one region.
 
     Attributes:
-        tables: by name.
-        now_ms: the time.
         names_all: whether a cancelled transaction names every failed condition.
         known: what was written under each token, and when that was completed.
     """
@@ -651,12 +642,8 @@ class MemoryTables:
     """The tables of one stack, and those that an app adds.
 
     Attributes:
-        clock: the time of the stack.
         faults: what the next requests of the app meet.
         lock: held by each request; requests are carried out one after the other.
-        tables: by name.
-        ledger_stream: of the table `ledger`.
-        counters_stream: of the table `counters`.
     """
 
     clock: MemoryClock = field(default_factory=MemoryClock)

@@ -85,11 +85,9 @@ class _ExportPlace(BaseModel):
     """How far an export has come.
 
     Attributes:
-        export: its id.
         length: how many bytes of its part are done.
         early_length: how long the part was when the walk had read all entries. The counters of
             these bytes may come again: the walk over the totals skips them.
-        walk: the position of the walk.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -104,8 +102,6 @@ class _Kept(NamedTuple):
     """The lines of an interrupted export that are done.
 
     Attributes:
-        place: how far it has come.
-        counters: how many counters they are of.
         unread: those of what could not be read.
         early: the counters that were found by their entries.
     """
@@ -122,7 +118,6 @@ class ExportFile:
     Attributes:
         continues: whether it goes on after an interruption.
         replaced: whether a part was there that is not of this export.
-        counters: how many counters have a line.
         unread: its lines of what could not be read, those of before an interruption as well.
     """
 
@@ -375,7 +370,6 @@ class Exporter:
     """Reads balances through a client.
 
     Attributes:
-        client: of the stack.
         namespace: whose counters; None: all.
     """
 

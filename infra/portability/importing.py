@@ -97,11 +97,7 @@ class MadeOnce:
 
     Attributes:
         dynamo: a DynamoDB client; its SDK may retry.
-        table: the table `counters`.
-        name: of the import.
-        clock: the time.
         clock_skew_ms: how far clocks may differ.
-        new_id: makes the id of an attempt.
     """
 
     dynamo: DynamoClient
@@ -193,11 +189,7 @@ class Importer:
     """Writes opening balances through a client.
 
     Attributes:
-        client: of the stack.
-        name: of the import.
         at: when the import of that name began.
-        recorder: of the stack.
-        failed: the namespaces whose lines failed.
     """
 
     client: CountLedger
@@ -426,7 +418,6 @@ class ChunkImporter:
 
     Attributes:
         importer: of the import; each line counts once under its name, so a chunk can be repeated.
-        drop_holds: whether held amounts become available.
         lines: of each counter: all lines of a file, or those that were read from a stream.
     """
 

@@ -119,11 +119,7 @@ class Copying:
     Attributes:
         dynamo: a DynamoDB client; its SDK may retry.
         puts: a client whose SDK does not: each put that got no answer is known.
-        counters: the table `counters` of the new stack.
         clock_skew_ms: how far two clocks may differ.
-        clock: the time.
-        id: of this call.
-        random: for the jitter of waits.
     """
 
     dynamo: DynamoClient
@@ -286,13 +282,7 @@ def is_copied(item: Item) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Restorer:
-    """Restores one stack; every method may be called again.
-
-    Attributes:
-        client: of the new stack.
-        tables: the restored tables, in its region.
-        clock: for the time at which the restore began.
-    """
+    """Restores one stack; every method may be called again."""
 
     client: CountLedger
     tables: RestoredTables

@@ -115,11 +115,7 @@ class StreamedLines:
 
 
 class FileLines:
-    """The lines of a stream, blank ones as well, and the digest of all that was read.
-
-    Attributes:
-        number: the line that was read last.
-    """
+    """The lines of a stream, blank ones as well, and the digest of all that was read."""
 
     def __init__(self, stream: LineStream, max_bytes: int) -> None:
         self.number = 0
@@ -192,12 +188,7 @@ class FilePlace(BaseModel):
 
 @dataclass(frozen=True, eq=False)
 class PlaceFile:
-    """An open place file, locked by this process.
-
-    Attributes:
-        path: the file.
-        connection: the open database.
-    """
+    """An open place file, locked by this process."""
 
     path: Path
     connection: sqlite3.Connection
@@ -317,7 +308,6 @@ class SentChunk(NamedTuple):
     """What became of a chunk.
 
     Attributes:
-        place: where the task is now.
         failures: the lines that were not recorded, by number, and why.
         stopped: whether the task ends here, as when AWS failed for a line; it can continue.
     """
@@ -365,12 +355,9 @@ class FileSender:
     """Sends the lines of a file.
 
     Attributes:
-        store: keeps the place.
         purpose: the ledger, and how lines are read.
         send: sends a chunk, from the place before it; the same one again has no further effect.
-        clock: gives the time of entries.
         chunk_lines: the most lines that are sent between two places.
-        new_id: makes the id of a place.
     """
 
     store: PlaceFile | NoPlace
@@ -394,10 +381,6 @@ class FileSender:
 
     def chunks(self, lines: FileLines, place: FilePlace) -> Iterator[SentChunk]:
         """Send the lines after a place.
-
-        Args:
-            lines: of the file, from its beginning.
-            place: as `begin` gave it.
 
         Raises:
             BadSetting: the file was changed up to the place, or the place cannot be kept.
@@ -574,7 +557,6 @@ class ChunkEmitter:
     """Sends a chunk of lines as entries.
 
     Attributes:
-        recorder: of the stack.
         parse: a line as an event, or None for a blank row; raises `BadInput`.
         coalesce: whether lines of one counter become one entry.
     """

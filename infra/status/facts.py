@@ -28,13 +28,10 @@ class StackFact:
     """The stack as CloudFormation has it.
 
     Attributes:
-        name: of the stack.
-        status: such as `UPDATE_COMPLETE`.
         reason: why, where CloudFormation says so; else empty.
         changed_at_ms: when it was last changed, ms since the epoch.
         bundle: the key of the functions' code in its bucket, named by its content.
         pumped: the mappings, by their names in the template, whose work pumps on this machine do.
-        parameters: of the template, as they are.
         http_url: the address of the HTTP API; empty: it is switched off.
     """
 
@@ -53,8 +50,6 @@ class MappingFact:
     """An event source mapping.
 
     Attributes:
-        name: in the template, as `MaterializerMapping`.
-        id: its UUID.
         state: such as `Enabled`; `missing`, where Lambda knows it no more.
         result: of its last poll, as Lambda says it.
         played: whether a pump on this machine does its work, so that it has to be disabled.
@@ -72,9 +67,7 @@ class QueueFact:
     """A queue.
 
     Attributes:
-        name: in the template, as `Quarantine`.
         waiting: the approximate number of messages in the queue.
-        in_flight: about how many are being handled.
         oldest_ms: how old the oldest message is, as CloudWatch last measured; None: unknown.
     """
 
@@ -89,10 +82,7 @@ class AlarmFact:
     """An alarm.
 
     Attributes:
-        name: in the template, as `LagAlarm`.
-        state: `OK`, `ALARM` or `INSUFFICIENT_DATA`.
         since_ms: since when, ms since the epoch.
-        reason: why, as CloudWatch says it.
         description: what it means and what to do.
     """
 
@@ -123,10 +113,8 @@ class ScheduleFact:
     """A schedule of compaction.
 
     Attributes:
-        schedule: as it was made.
         state: of its trigger: `enabled`, `disabled` or `missing`.
         due: how many counters are due now, counted up to `due_max`.
-        due_max: where counting ended.
         last: its last run; None: it never ran.
     """
 
@@ -142,7 +130,6 @@ class IteratorFact:
     """How old the last record was that a function was given, as CloudWatch measured.
 
     Attributes:
-        name: of the function in the template.
         age_ms: the greatest age of the last minutes; None: unknown, or nothing was read.
     """
 
@@ -155,7 +142,6 @@ class QuarantinedFact:
     """What of one source waits in quarantine, also once its queue has forgotten it.
 
     Attributes:
-        source: `ledger`, `counters` or `kinesis`.
         waiting: how many records, counted up to `waiting_max`, where counting ended.
         oldest_ms: the age of the oldest of those.
     """

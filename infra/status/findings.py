@@ -78,8 +78,6 @@ class StatusFinding:
 
     Attributes:
         subject: what it is about, by its name in the template where it has one.
-        says: what is the matter.
-        do: what to do.
     """
 
     subject: str

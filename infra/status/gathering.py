@@ -78,8 +78,6 @@ class SilentFact:
 
     Attributes:
         rule: the name of the rule, which is on this one counter.
-        counter: its name.
-        value: of what the rule watches.
         passed: the threshold, or the last step, that it has passed.
         effective_at_ms: since when the rule is effective, ms since the epoch.
     """
@@ -120,9 +118,6 @@ class WindowsFact:
     """The newest windows of a namespace.
 
     Attributes:
-        namespace: whose counters have them.
-        by: the finest.
-        time_zone: whose hours, days and months.
         tzdata: the version of the rules of that zone that they follow.
         newer: the version of the installed rules, if that is later and has other rules for the
             zone; else None.
@@ -180,7 +175,6 @@ class RegionFact:
     Attributes:
         name: as `eu-west-1`.
         home: the home region, as this region's stack names it.
-        phase: whether its totals are complete.
         since_ms: when that was stored, ms since the epoch; None: it never joined.
     """
 
@@ -197,7 +191,6 @@ class RegionView:
     Attributes:
         name: as `eu-west-1`.
         replica: the status of its replica of the ledger, as `ACTIVE`; `missing`: there is none.
-        home: whether it is the home region.
         state: `ready`, `rebuilding`, `no stack`, or why it could not be read.
         freshness: how far its totals are; None: it could not be read.
         drift: the totals of some counters against the region's ledger; None: none was compared.
@@ -215,7 +208,6 @@ class RegionDrift(NamedTuple):
     """What a comparison of some totals of a region with its ledger found.
 
     Attributes:
-        compared: how many counters were compared.
         drifted: those whose total is wrong, or cannot be read.
     """
 
@@ -325,12 +317,7 @@ class Gathering:
     """
 
     def __init__(self, client: CountLedger, clock: Clock | None = None) -> None:
-        """Prepare a look; no call is made yet.
-
-        Args:
-            client: of the stack.
-            clock: gives the time.
-        """
+        """Prepare a look; no call is made yet."""
         self._client = client
         self._connection: Connection = client.connection
         self._clock = clock or SystemClock()

@@ -162,11 +162,7 @@ class LoopResult:
     """The result of a function that runs beside its caller."""
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
-        """The function may have ended already.
-
-        Args:
-            task: runs it.
-        """
+        """The function may have ended already."""
         self._task = task
 
     def result(self) -> Any:  # noqa: ANN401 - the function's
@@ -233,21 +229,12 @@ find_calls_by(current)
 
 
 class ThreadedRequest:
-    """A function that a thread runs while a call is suspended.
-
-    Attributes:
-        resumed: what the call waits for.
-    """
+    """A function that a thread runs while a call is suspended."""
 
     __slots__ = ("_answer", "_error", "_function", "resumed")
 
     def __init__(self, function: Callable[[], object], resumed: asyncio.Future[None]) -> None:
-        """Keep what to run.
-
-        Args:
-            function: makes the request.
-            resumed: of the loop.
-        """
+        """Keep what to run."""
         self._function: Callable[[], object] | None = function
         self.resumed = resumed
         self._answer: object = None
@@ -398,11 +385,7 @@ class LoopService:
 
 
 class LoopClients:
-    """The clients of one event loop of one process, made at their first use.
-
-    Attributes:
-        calls: how many calls run.
-    """
+    """The clients of one event loop of one process, made at their first use."""
 
     def __init__(self) -> None:
         """Belong to the running loop of this process."""
@@ -525,11 +508,7 @@ class OpenClients:
 
 @dataclass(frozen=True)
 class LoopConnection(Connection):
-    """A connection for the calls of an event loop, and for threads.
-
-    Attributes:
-        opened: the clients of the loop.
-    """
+    """A connection for the calls of an event loop, and for threads."""
 
     opened: OpenClients = field(default_factory=OpenClients, compare=False)
 

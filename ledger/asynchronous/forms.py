@@ -81,11 +81,7 @@ class FormMethod(Generic[_P, _T]):
     """A method of an asynchronous form, with the signature of a synchronous method."""
 
     def __init__(self, method: Callable[Concatenate[Any, _P], _T]) -> None:
-        """Take over a method.
-
-        Args:
-            method: of the synchronous class.
-        """
+        """Take over a method."""
         self.method = method
         self.__doc__ = method.__doc__
 

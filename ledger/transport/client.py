@@ -155,11 +155,7 @@ class Refusals:
     __slots__ = ("_parser", "_service")
 
     def __init__(self, service: ServiceModel) -> None:
-        """Those of a service.
-
-        Args:
-            service: its model.
-        """
+        """Those of a service."""
         self._service = service
         self._parser: Any = create_parser(service.resolved_protocol)
 
@@ -183,13 +179,7 @@ class LeavingRequest(AWSPreparedRequest):
     """A signed request, as handlers of `before-send` see it; its headers are parsed if read."""
 
     def __init__(self, url: str, request: bytes, body: bytes) -> None:
-        """A request.
-
-        Args:
-            url: where it goes.
-            request: all of it.
-            body: the end of it.
-        """
+        """A request."""
         self.method, self.url, self.body = "POST", url, body
         self.stream_output = False
         self._request = request
@@ -221,10 +211,7 @@ class Route:
     """How the requests of one operation travel.
 
     Attributes:
-        url: the endpoint.
         target: the operation, as its header names it.
-        signer: makes the requests.
-        connections: carries them.
     """
 
     url: str
@@ -358,7 +345,6 @@ class _Found:
     Attributes:
         version: an object that botocore replaces whenever a handler comes or goes.
         allowed: whether no handler keeps the operation from the fast transport.
-        before_send: what is called with each request.
     """
 
     version: object

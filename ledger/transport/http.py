@@ -61,9 +61,6 @@ class Answer(NamedTuple):
     """One answer.
 
     Attributes:
-        status: its code.
-        headers: by name, in lower case.
-        body: as it came.
         reusable: whether its connection may carry another request: nothing is left to be read.
     """
 
@@ -212,7 +209,6 @@ class _Key:
     Attributes:
         credentials: as they were when the key was derived.
         day: as in `20261122`.
-        scope: what the key is good for.
         signing: signs with the key; a copy of it takes half the time of a new one.
         access_key: the name of the credentials, in one line.
         token: the session token, in one line, or nothing.

@@ -30,9 +30,7 @@ class EntryBatch:
     """Entries that are sent together.
 
     Attributes:
-        pendings: the pending entries, in their order.
         number: its place in the order of all batches.
-        since_ms: when its first entry was added.
         keyed: whether it is one entry that is sent with a conditional put.
         entries: of the pending entries, once they are created.
     """
@@ -49,7 +47,6 @@ class SendQueue:
     """All accepted entries that are not acknowledged yet.
 
     Attributes:
-        buffering: the settings.
         entries: the number of entries that use headroom: waiting, being sent, or reserved.
         size: their total size in bytes.
         limit: how many batches may be sent at once; throttles halve it, and success raises it.

@@ -77,7 +77,6 @@ class EntryMaker:
 
     Attributes:
         region: the region of this process, which is the origin of every entry.
-        clock: gives the time of an entry.
         new_ids: creates so many ids for a time in milliseconds.
     """
 
@@ -164,7 +163,6 @@ class PauseCounter:
 
     Attributes:
         perform: the other performer, of a thread or of an event loop.
-        pauses: the number so far.
     """
 
     perform: Callable[[Step], Any]
@@ -181,7 +179,6 @@ class BatchDelivery:
     """Delivers batches from a thread.
 
     Attributes:
-        sender: sends entries to the ledger.
         attempts: the attempts for an entry, before it is handed back.
     """
 
@@ -313,13 +310,7 @@ class BufferState:
     """The state of a buffer in one process.
 
     Attributes:
-        buffering: the settings.
-        maker: creates entries.
         spool: keeps accepted events; None keeps nothing.
-        outcomes: the outcomes of the entries.
-        closed: whether events are refused.
-        events: the number of accepted events.
-        batches: the number of finished batches.
         waits: the number of attempts that were throttled or not answered, and repeated.
     """
 

@@ -188,7 +188,6 @@ class Wait:
     Attributes:
         timeout_s: the time-out in seconds, or None.
         patience_s: the patience in seconds.
-        since_s: the start of the wait.
     """
 
     timeout_s: float | None
@@ -196,12 +195,7 @@ class Wait:
     since_s: float
 
     def left_s(self, now_s: float, progress_s: float) -> float:
-        """The seconds that are left; 0 or less if the wait is over.
-
-        Args:
-            now_s: the time, on the clock of `since_s`.
-            progress_s: the time of the last outcome, on the same clock.
-        """
+        """The seconds that are left; 0 or less if the wait is over."""
         if self.timeout_s is not None:
             return self.since_s + self.timeout_s - now_s
         return max(self.since_s, progress_s) + self.patience_s - now_s
@@ -248,11 +242,7 @@ class StillBuffered(ServiceFailed):
 
 
 class NotRecorded(ServiceFailed):
-    """Entries failed, and no caller got their errors before.
-
-    Attributes:
-        failures: each entry with its error.
-    """
+    """Entries failed, and no caller got their errors before."""
 
     def __init__(self, failures: tuple[Failure, ...]) -> None:
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
@@ -387,8 +377,6 @@ class Outcomes:
     """The outcomes of one process's buffer.
 
     Attributes:
-        kind: what its pending entries are.
-        progress_s: when the last outcome was stored.
         failed: the failures that nobody has taken; some of them a caller may have got since.
 
     Args:

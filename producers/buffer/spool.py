@@ -43,8 +43,6 @@ class Spooled(NamedTuple):
     """One row.
 
     Attributes:
-        row: the row number.
-        counter: the counter's name.
         delta: the delta of the entry or event.
         entry: the entry, or None for an event that waits to be coalesced.
     """
@@ -108,10 +106,6 @@ class Spool:
     """An open spool of this process. Safe to share between threads.
 
     Attributes:
-        path: the file.
-        connection: the open database.
-        next_row: the number of the next row.
-        process: the process that opened it.
         closed: whether it is closed; a sender may still run then.
     """
 

@@ -131,12 +131,8 @@ class Taking:
     """A claim to be put.
 
     Attributes:
-        table: the table `counters`.
-        claim: what is claimed, and for whom.
-        claim_id: the id that the claim gets.
         call: the id of this call, which a claim keeps whose own id the caller gave: another call
             may give the same.
-        now_ms: when.
         clock_skew_ms: how far clocks may differ.
         again: whether a claim that its owner has already is accepted unchanged, not refused.
         own: whether items of the app are written with it: they may change without the claim, so
@@ -232,17 +228,14 @@ class Freeing:
     """A claim to be replaced by a tombstone: the one with this id, and no other of the same owner.
 
     Attributes:
-        table: the table `counters`.
         claim: the value to free, and its owner.
         claim_id: the id of the claim to free.
-        now_ms: when.
         clock_skew_ms: how far clocks may differ.
         removal: the id of this call, by which it knows its own tombstone.
         seen: whether the owner is known to have had that claim: the caller named it, or this call
             has read it. If not, the id is new and no claim has it, so the write is refused.
         moved: whether the owner takes another value instead: then the new value's claim shows
         whether it was done before, even if another owner has taken the old value since.
-        met: as of `Taking`.
     """
 
     table: str
@@ -336,12 +329,6 @@ def fence_of(
 
     Each request is conditional on nothing being removed at its place since it was planned, and on
     no fence that has moved since: this one does.
-
-    Args:
-        write: the call's, of one claim.
-        found: the item at its place.
-        now_ms: the time.
-        new_id: which no claim has.
     """
     claim, before = claim_in(found), Before.of(found)
     if isinstance(write, Freeing) and (claim is None or id_of(claim) != write.claim_id):

@@ -148,12 +148,7 @@ def write_all(connection: Connection, what: str, prepare: Prepare) -> Steps[bool
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """What an attempt sends.
-
-    Attributes:
-        writes: one, or those of a transaction.
-        token: of the transaction.
-    """
+    """What an attempt sends."""
 
     writes: tuple[OwnedWrite, ...]
     token: str
@@ -212,10 +207,7 @@ class _Confirmation:
     """Makes an outcome final, after a request without a clear answer: by the first claim.
 
     Attributes:
-        connection: what to work with.
         sent: the request that was answered: those before it are the same, or cannot be applied.
-        attempts: of the call.
-        give_up: ends it.
     """
 
     connection: Connection

@@ -95,8 +95,6 @@ class RecordPlace:
 
     Attributes:
         record: the index of its record in the batch.
-        sequence: that record's sequence number.
-        arrived_ms: when that record reached the stream.
         part: the index within an aggregated record; 0 in a plain one; None means the whole record.
     """
 
@@ -111,9 +109,7 @@ class DecodedEntry:
     """A payload that is an entry.
 
     Attributes:
-        place: its place.
         payload: its bytes.
-        entry: the entry.
     """
 
     place: RecordPlace
@@ -126,11 +122,7 @@ class RejectedEvent:
     """A payload, or several of one record, that will not be in the ledger.
 
     Attributes:
-        place: its place.
         payload: its bytes; of several messages, a record of them, equal ones once.
-        kind: the reason in one word.
-        reason: the reason for a person.
-        messages: how many messages it is.
     """
 
     place: RecordPlace
@@ -145,9 +137,7 @@ class RecordContent:
     """What is in one record.
 
     Attributes:
-        place: of the whole record.
         payloads: what is rejected of it, then its entries in order.
-        messages: how many messages it has.
     """
 
     place: RecordPlace
@@ -157,11 +147,6 @@ class RecordContent:
 
 def read(number: int, record: Mapping[str, Any], origin: str) -> RecordContent:
     """What is in a record.
-
-    Args:
-        number: its index in the batch.
-        record: as Lambda delivers it.
-        origin: the region where entries are written.
 
     Raises:
         BadPayload: it is not a record of Kinesis.
@@ -364,8 +349,6 @@ class PartOfRecord(NamedTuple):
     """Where a piece ends within a record.
 
     Attributes:
-        sequence: the sequence number of the record.
-        messages: how many messages the record has.
         through: how many of them are done with this piece.
     """
 
@@ -445,8 +428,6 @@ class RecordProgress:
 
     Attributes:
         dynamo: a DynamoDB client; the SDK may retry.
-        table: the table `counters`.
-        clock: gives the time.
     """
 
     dynamo: DynamoClient

@@ -114,8 +114,6 @@ class LateEntry:
     """A late entry.
 
     Attributes:
-        entry: as it arrived.
-        status: whether it was counted.
         sent: the result of sending it again, if that was done.
     """
 
@@ -134,7 +132,6 @@ class LateResender:
     """Determines whether late entries were counted, and sends them again.
 
     Attributes:
-        sender: writes entries to the ledger.
         reads: a DynamoDB client whose SDK may retry.
         clock: gives the time of the new entry.
         late_ms: how long after its horizon an entry may still appear: clocks differ, requests are
@@ -224,10 +221,7 @@ class QuarantineMessage:
     """A message for a queue of the quarantine.
 
     Attributes:
-        body: its text, in ASCII.
         records: the indexes, in the batch, of the records whose payloads it has.
-        rejected: its payloads.
-        stream, shard: where these came from.
     """
 
     body: str
@@ -254,7 +248,6 @@ class IngestQueues:
 
     Attributes:
         rejected: the queue for malformed and refused payloads.
-        expired: the queue for expired entries.
     """
 
     rejected: MessageQueue
@@ -267,12 +260,7 @@ class IngestQueues:
 
 @dataclass(frozen=True, slots=True)
 class IngestQuarantine:
-    """Keeps each payload once as an item, and sends messages about them.
-
-    Attributes:
-        store: keeps the payloads.
-        queues: get the messages.
-    """
+    """Keeps each payload once as an item, and sends messages about them."""
 
     store: QuarantineStore
     queues: QuarantineSink
@@ -393,13 +381,8 @@ class IngestOutcome:
     the pieces that are done.
 
     Attributes:
-        records: the number of delivered records.
-        payloads: the number of messages in them.
-        accepted: entries that were written.
         duplicates: entries that were in the ledger before, or twice in a piece of the batch.
-        quarantined: quarantined messages, by kind.
         retry_from: the index of the first record to be delivered again, or None.
-        errors: the reasons, each once.
     """
 
     records: int
@@ -416,9 +399,7 @@ class Ingest:
     """Writes batches of a stream to the ledger.
 
     Attributes:
-        writer: writes entries.
         quarantine: takes what can never be written.
-        origin: the region where entries are written.
         progress: stores how far long records have been written.
         piece: how many payloads are written before it looks at its deadline.
     """

@@ -48,13 +48,7 @@ _DETAILS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class IngestRedrive:
-    """Writes a quarantined record of Kinesis to the ledger with its own identity.
-
-    Attributes:
-        writer: as the ingest's.
-        resender: handles late entries.
-        origin: the region where entries are written.
-    """
+    """Writes a quarantined record of Kinesis to the ledger with its own identity."""
 
     writer: EntryWriter
     resender: LateResender

@@ -237,10 +237,7 @@ class Wanted:
     """What a call wants, the same for every attempt.
 
     Attributes:
-        counter: its counter.
-        amount: how much.
         at_ms: when the call began; decides the window.
-        call: the identity of the call.
         key: as the caller gave it, without its time; None: none.
         key_at_ms: when the key was made, if the caller gave that.
         key_id: the id of the key, or drawn for this call.

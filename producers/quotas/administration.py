@@ -200,7 +200,6 @@ class Limits:
     """The limits of counters.
 
     Attributes:
-        connection: what to read with.
         life_ms: how long a limit is used after it was read.
     """
 
@@ -288,12 +287,7 @@ def _give_up_reading(exhausted: Exhausted[Any]) -> Any:  # noqa: ANN401 - it onl
 
 @dataclass(frozen=True, slots=True)
 class QuotaAdmin:
-    """The quotas of a stack themselves.
-
-    Attributes:
-        connection: to the stack.
-        limits: those that this process has read.
-    """
+    """The quotas of a stack themselves."""
 
     connection: Connection
     limits: Limits = field(init=False)

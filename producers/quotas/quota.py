@@ -38,13 +38,11 @@ class Quota:
     Attributes:
         prefix: the beginning of the names, at least a namespace and its colon, as `llm:`.
         limit: how much one counter may use in one window.
-        per: the kind of window.
         time_zone: whose hours, days and months they are.
         method: how `acquire` remembers a key: `request_token` for ten minutes, `marker` for a day.
         revision: grows by one with each change of a limit.
         incarnation: the identity of this quota, which no other quota ever has.
         overridden: whether counters may have limits of their own.
-        updated_at: when it was last changed.
     """
 
     prefix: str
@@ -63,12 +61,8 @@ class CounterLimit:
     """The limit of one counter, as a process has read it.
 
     Attributes:
-        counter: whose.
-        quota: that it belongs to.
         amount: how much it may use in one window.
         revision: of the quota, when this limit was valid.
-        read_at_ms: when the reading of it began.
-        own: whether it is the counter's own.
     """
 
     counter: str
@@ -228,12 +222,7 @@ class Ticket:
     """A reservation. Another process may commit or release it.
 
     Attributes:
-        counter: its counter.
-        amount: what was reserved.
-        incarnation: of the quota.
         window: the name of the window that it is counted in.
-        key_id: where its marker is stored.
-        reservation: the identity of the reservation.
         until: until when it can be committed or released.
     """
 
@@ -342,15 +331,9 @@ class Usage:
     """A counter of a quota, in its present window.
 
     Attributes:
-        counter: its name.
-        prefix: of its quota.
         limit: how much it may use in one window.
-        overridden: whether that limit is its own.
-        used: what is counted, reservations included.
         overrun: by how much commits were above their reservations, in total.
         remaining: what is left; 0 if more than the limit is used.
-        window: the name of the window.
-        resets_at: when the window ends.
     """
 
     counter: str

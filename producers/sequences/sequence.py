@@ -48,7 +48,6 @@ class Sequence:
     """The current state of a sequence.
 
     Attributes:
-        sequence: its name.
         last: the last number that was given out; one less than the first if none was.
         version: how often it was drawn from or made; 0 = never.
         updated_at: when that was, or None.

@@ -75,9 +75,7 @@ class NumberAimedAt:
     """The number that a draw tries to take.
 
     Attributes:
-        last: the number before it.
         incarnation: of the sequence that was read, or None.
-        tag: of the draw of exactly that number.
         in_doubt: whether a request for it got no answer.
     """
 
@@ -99,13 +97,7 @@ DrawState: TypeAlias = NumberAimedAt | ReadLast
 
 @dataclass(slots=True)
 class ExpectedDraw:
-    """A draw of the next number, on condition that the last is the one that was seen.
-
-    Attributes:
-        connection: what it works with.
-        sequence: its name.
-        attempts: those of this call.
-    """
+    """A draw of the next number, on condition that the last is the one that was seen."""
 
     connection: Connection
     sequence: str
@@ -328,11 +320,7 @@ class Lease:
     """
 
     def __init__(self, take: Callable[[], range]) -> None:
-        """Nothing taken yet.
-
-        Args:
-            take: draws a block.
-        """
+        """Nothing taken yet."""
         self._take = take
         self._blocks: dict[object, _Block] = {this_copy(): _Block()}
 
@@ -395,8 +383,6 @@ class PendingAppend:
     """An item on its way into its collection.
 
     Attributes:
-        collection: the collection.
-        item: the app's own attributes.
         tag: by which its own call, and a call that resumes it, recognizes the item.
         in_doubt: the number under which it may have been put; None: it was not put.
     """

@@ -264,13 +264,9 @@ class StrictChange:
     """One change, the same for every attempt.
 
     Attributes:
-        counter: the counter's name.
-        delta: the amount to add, not zero.
         id: the id of its key, or drawn for this call; at most 36 characters.
-        at_ms: when the call began.
         key: as the caller gave it, or None.
         key_at_ms: when the key was made, if the caller gave that.
-        note: the caller's short texts.
     """
 
     counter: str
@@ -392,10 +388,7 @@ class KeyedRequest:
     """What a caller wants under one key, the same for every attempt.
 
     Attributes:
-        counters: the names of all counters concerned.
         facts: what a retry has to repeat, as the marker stores it.
-        key: of all of it together.
-        at_ms: when the call began.
         note: the caller's short texts, stored in the marker.
         value: the value of the counter afterwards, if it is known before.
     """

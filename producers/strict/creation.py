@@ -537,9 +537,7 @@ class _PlannedMove(NamedTuple):
     """A write, and what it makes of the counter.
 
     Attributes:
-        write: what is sent.
         moves: the number of moves that it is conditional on.
-        after: the counter with the new bounds.
     """
 
     write: Transact | Update
@@ -552,13 +550,7 @@ class _BoundsMove:
     """One call that moves bounds.
 
     Attributes:
-        connection: what to work with.
-        definition: of the counter.
-        bounds: the wanted ones, lower and upper.
         force: whether the value may be outside of them.
-        call: its id.
-        attempts: of the call.
-        last: what was planned last.
     """
 
     connection: Connection

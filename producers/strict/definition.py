@@ -142,11 +142,7 @@ class Definition:
     """A strict counter as it was created.
 
     Attributes:
-        counter: its name.
-        incarnation: the id that its creation drew.
-        method: how changes are written.
         bins: over how many items its value is spread; 1 = only its own.
-        history: how many changes it remembers (`history`).
         max_tokens: how many keys it takes in its life (`set`).
         window_ms: for how long a key is remembered (`marker`).
     """
@@ -294,7 +290,6 @@ class StrictState:
         upper: the most that the value may be, or None.
         held: what open holds reserve of the total.
         tags: the last changes, newest at the end (`occ` and `history`).
-        tokens: all changes (`set`).
     """
 
     incarnation: str

@@ -106,20 +106,12 @@ class Hold:
 
     Attributes:
         id: what to confirm or to cancel it by.
-        counter: the counter's name.
-        amount: how much it reserves, or reserved.
-        state: what became of it.
-        expires_at: until when it can be confirmed.
         key: the key that it was placed under, or None.
-        note: the caller's short texts.
-        confirmed: how much of it was taken.
         ended_at: when it was confirmed, cancelled or released, or None.
         parts: which items of the counter hold how much.
-        incarnation: of its counter.
         placed_by: the id of the call that placed it; no two holds have the same one.
         ended_by: the id of the call that ended it, or None.
         lapses_at_ms: `expires_at` in milliseconds.
-        place: the key of its item.
     """
 
     id: str
@@ -249,8 +241,6 @@ class End:
     """How a hold ends.
 
     Attributes:
-        hold: as it was read.
-        state: what becomes of it.
         taken: how much of it leaves the counter's value.
         in_time: what must hold of its time.
     """
@@ -368,11 +358,6 @@ class Resolution:
     """One call about one hold.
 
     Attributes:
-        connection: what to work with.
-        definition: of the counter.
-        change_id: the id of the hold's key.
-        purpose: what the call wants.
-        attempts: of the call.
         call: its id, by which it recognizes what it wrote.
         asked: how much to confirm; None: all of it.
         readmit: whether an expired hold is to be confirmed if there is headroom for it.

@@ -134,11 +134,7 @@ class KeyedWrite:
     """Writes under one key.
 
     Attributes:
-        connection: what it works with.
-        request: what the caller wants.
         definitions: of its counters, as this process knows them.
-        attempts: of the call.
-        marker: the write of it.
         call: the id of the call, by which it recognizes its own marker.
     """
 
@@ -366,8 +362,6 @@ class Leg:
     """What one counter takes, and where.
 
     Attributes:
-        definition: of the counter.
-        delta: what it takes in total.
         parts: which of its items take how much.
     """
 

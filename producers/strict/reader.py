@@ -194,13 +194,7 @@ class Definitions:
 
 @dataclass(slots=True)
 class StrictTables:
-    """Both tables of strict counters; that over regions is looked up at its first use.
-
-    Attributes:
-        connection: to the stack.
-        namespaces: the kind of each namespace.
-        home: the definitions in the home region.
-    """
+    """Both tables of strict counters; that over regions is looked up at its first use."""
 
     connection: Connection
     namespaces: Namespaces = field(init=False)
@@ -292,12 +286,8 @@ class StrictCounter:
     """A strict counter as it was created and as it is.
 
     Attributes:
-        counter: its name.
-        method: how changes are written.
-        value: its current value.
         lower: the least that the value may be, or None.
         upper: the most that the value may be, or None.
-        version: grows with every write.
         bins: over how many items it is spread; 1 = only its own.
         history: how many changes it remembers (`history`), or None.
         max_tokens: how many changes it takes in its life (`set`), or None.

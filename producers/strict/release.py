@@ -172,7 +172,6 @@ class Releases:
     """What one call releases so that it is not refused. Made before its first request.
 
     Attributes:
-        connection: what to work with.
         until_ms: until when it waits, at least; begins with the first release.
         waits: how often it has waited: for others, or after an error.
         handled: the counters and ids of the keys of holds that it has released or found ended.
@@ -385,10 +384,7 @@ class HeldComparison:
     """What a counter holds, compared with its open holds.
 
     Attributes:
-        counter: its name.
         held: what its items hold, together.
-        reserved: what its open holds reserve, together.
-        holds: how many these are.
         overdue: how many of them could have been released by now.
         differing: the items that hold another amount than the open holds reserve there.
         proven: whether no hold was placed or ended during the comparison.
@@ -533,7 +529,6 @@ class OverdueHolds:
     """The expired holds of the counters of a table.
 
     Attributes:
-        connection: of the table `counters`.
         on_failure: called with the key and the error of a hold that could not be released.
     """
 
@@ -550,9 +545,6 @@ class OverdueHolds:
 
         Half a read unit for each bucket and for about 30 holds, a read unit for each hundred; for
         each hold two read units, and the write units of a cancellation.
-
-        Args:
-            deadline_ms: when no further hold is begun.
 
         Raises:
             ServiceFailed: the index cannot be read.

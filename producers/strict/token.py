@@ -108,7 +108,6 @@ class TokenRequest:
     """What a change writes under its token: the same for every try of the same parts.
 
     Attributes:
-        parts: which item takes how much.
         fences: the number of the fence of each item.
     """
 
@@ -153,10 +152,6 @@ class RequestTokenChange:
     """One change by method request_token.
 
     Attributes:
-        connection: what to work with.
-        definition: of the counter.
-        change: what to do.
-        attempts: of the call.
         sent: the change as it was sent last.
     """
 
