@@ -378,10 +378,12 @@ class Deletion:
     """How far the deletion of a counter has come.
 
     Attributes:
+        counter: its name.
         stage: `marked` just now; `waiting` until it is safe; `in use`: an entry is newer than the
             mark, so the wait begins again; `skipped` this time, for the reason in `detail`;
             `deleted`: its numbers are gone; `forgotten`: its name as well.
         next_at_ms: when the next call can continue; None: at any time, or nothing is left to do.
+        detail: one line for people.
     """
 
     counter: str

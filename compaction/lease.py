@@ -42,6 +42,8 @@ class Epoch:
     """Which region is home.
 
     Attributes:
+        number: counts the promotions.
+        home: the region.
         id: made by the promotion; empty for epoch 0, which has no item.
         begins_ms: before this time its home merges nothing.
         lost: a region that was lost and whose entries are still to be brought in, or empty. As

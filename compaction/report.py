@@ -279,6 +279,9 @@ class CompactionStep:
     """A step that begins.
 
     Attributes:
+        counter: of which counter.
+        verb: what is done.
+        generation: of the head that it works on.
         merged: how many entries this run has merged so far.
     """
 
@@ -293,6 +296,7 @@ class CompactionReport:
     """The result of one run over one counter.
 
     Attributes:
+        counter: its name.
         outcome: `merged`: everything that was old enough; `nothing` was old enough; `waiting`:
             another region is late, the next run continues; `stopped` at the deadline; `overtaken`
             by another run; `tampered`: a merged entry was changed by hand; `failed`.
@@ -301,6 +305,7 @@ class CompactionReport:
         compacted: how many entries the head contains now; None if it was not read.
         write_units: consumed by the run in the home region; replication comes on top.
         read_units: consumed by the run in all regions.
+        detail: one line for people.
         error: why it failed, or None.
     """
 
@@ -320,6 +325,8 @@ class CompactionPlan:
     """What a run would do now if no other region were late.
 
     Attributes:
+        counter: its name.
+        entries: how many it would merge.
         oldest_at_ms: when the oldest of them was made; None if there are none.
         newest_at_ms: when the newest of them was made; None if there are none.
         write_units: what it would consume in the home region.

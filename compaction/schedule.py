@@ -350,6 +350,7 @@ class ScheduleSpec(TypedDict, total=False):
         cron: when it runs: six fields, in UTC.
         min_entries: from how many uncompacted entries on a counter is worth a run.
         min_age_ms: the minimum age of an entry; None: the limit of the namespace.
+        retire: how merged entries are deleted.
         archive: where they are kept before that (`s3://bucket/prefix`); None: nowhere.
     """
 

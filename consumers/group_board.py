@@ -60,6 +60,7 @@ class GroupBoard:
 
     Attributes:
         items: the items of groups.
+        group: the group's name.
     """
 
     items: GroupItems
@@ -225,7 +226,12 @@ class GroupBoard:
         return no_place_of(self._table, board, counter, may_be_made=seen is None)
 
     def _is_final(self, before: Item | None, total: Item | None) -> bool:
-        """Whether no attempt of a placement that was refused can be applied later."""
+        """Whether no attempt of a placement that was refused can be applied later.
+
+        Args:
+            before: the total that the placement named.
+            total: the total that refused it.
+        """
         board = group_board(self.group)
         if is_on_board(board, total):
             return False

@@ -49,6 +49,8 @@ class Membership:
     """That a counter belongs to a group.
 
     Attributes:
+        group: the group's name.
+        counter: the counter's name.
         id: the unique id of the last `join`.
         at_ms: the time of the last `join`, by the clock of its caller, in milliseconds.
     """

@@ -64,7 +64,13 @@ class SystemClock:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Capped exponential back-off with full jitter."""
+    """Capped exponential back-off with full jitter.
+
+    Attributes:
+        attempts: how many times in all.
+        base_ms: the longest first wait.
+        cap_ms: the longest wait of all.
+    """
 
     attempts: int = 8
     base_ms: float = 50

@@ -65,7 +65,9 @@ class Covered:
     """An entry that a head has taken in.
 
     Attributes:
+        delta: what it added.
         at_ms: when it was made, of an entry under a bare key; None if the id has the time.
+
     A bare key is forgotten once its entry is compacted, and may then be used again: the same
     sort key then holds another entry, made later, which no head covers.
     """
@@ -76,7 +78,12 @@ class Covered:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveRef:
-    """Where the entries that a generation took in are archived."""
+    """Where the entries that a generation took in are archived.
+
+    Attributes:
+        key: the object's name.
+        sha256: of its content, in hex.
+    """
 
     key: str
     sha256: str

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 
 class QueueMessage(NamedTuple):
-    """A message."""
+    """A message.
+
+    Attributes:
+        id: its name in the queue.
+        body: its text.
+    """
 
     id: str
     body: str
@@ -30,6 +35,9 @@ class MessageQueue:
     """A queue.
 
     Attributes:
+        client: of SQS.
+        url: the queue.
+        name: what errors call it.
         hidden_s: the seconds for which a read message is hidden from other readers.
         wait_s: the seconds that a read waits until some server of the queue has a message.
     """
@@ -62,6 +70,9 @@ class QueueReader:
     """Reads each message once. At the end of the `with` block it shows those it did not delete.
 
     All messages stay hidden until then, so that no reader meets one twice.
+
+    Attributes:
+        queue: the queue.
     """
 
     queue: MessageQueue

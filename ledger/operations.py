@@ -460,8 +460,10 @@ class Query:
     """Read the items of one partition in key order.
 
     Attributes:
+        condition: on the key.
         index: the index to read, or None for the table.
         consistent: whether every write acknowledged before is seen (twice the read units).
+        forward: ascending or descending.
         page_size: the most items of one page, or None for as many as fit.
         after: the key after which to begin, from the page before.
     """

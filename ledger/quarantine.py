@@ -98,6 +98,8 @@ class QuarantineHandling:
     """That a person handled a record.
 
     Attributes:
+        how: resent or discarded.
+        by: the name that the person gave.
         at_ms: when, in milliseconds since the epoch.
     """
 
@@ -111,6 +113,11 @@ class QuarantinedRecord:
     """A record in quarantine.
 
     Attributes:
+        source: where it came from.
+        place: its sort key.
+        where: its stream and shard.
+        reason: why it was quarantined.
+        kind: the reason in one word.
         content: its bytes: of a DynamoDB record its JSON, of a Kinesis record the payload.
         cut_from_bytes: its whole length, if `content` is only its beginning; else None.
         counter: the counter that it names, or None.
@@ -118,6 +125,7 @@ class QuarantinedRecord:
         part: the index within an aggregated Kinesis record; None means the whole record.
         messages: how many messages of a Kinesis record it is; `part` is the index of the first.
         at_ms: when the stream created or received it; 0 if the record has no such time.
+        kept_at_ms: when it was quarantined.
         queued_at_ms: when a message about it was in the queue; None before that.
         handled: who handled it, or None while it waits.
     """
@@ -247,6 +255,8 @@ class QuarantineStore:
 
     Attributes:
         dynamo: a DynamoDB client. The SDK may retry: a second put is refused.
+        table: the table `counters`.
+        clock: gives the time.
     """
 
     dynamo: DynamoClient
@@ -276,6 +286,11 @@ class QuarantineStore:
         """Keep a record and send a message about it, unless one was sent.
 
         Two write units for each KB, and one message; delivered again a write unit for each KB.
+
+        Args:
+            record: the record.
+            queue: of its source.
+            body: the text of the message.
 
         Raises:
             ServiceFailed: the record is not kept, or the message was not sent; it must be delivered
@@ -366,7 +381,11 @@ class QuarantineStore:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineNotices:
-    """The messages about quarantined records. The items are the data; a message raises an alarm."""
+    """The messages about quarantined records. The items are the data; a message raises an alarm.
+
+    Attributes:
+        queues: the queues of the quarantine.
+    """
 
     queues: tuple[MessageQueue, ...]
 
@@ -503,6 +522,7 @@ class QuarantineOutcome:
     """The result for one record.
 
     Attributes:
+        record: as it is now.
         resolved: whether no person has to act any more.
         detail: what happened, or why it could not be done.
         error: why the attempt failed, or None.

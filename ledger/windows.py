@@ -105,13 +105,16 @@ class WindowSetting:
         id: its identity, which names the windows of a counter in its total; no other setting has
             it.
         finest: minute, hour or day; a finer setting has the windows of the coarser ones, too.
+        zone: the name of the time zone.
         rules: of the zone, as `calendar.rules_of` returns them.
         rules_version: the version of `tzdata` that they are from.
         keep_ms: for how long after their day minutes and hours are kept.
         max_lateness_ms: what happened longer before it was recorded counts when it was recorded;
             None: it counts when it happened, however long ago, and so no window is ever final.
+        horizon_ms: of the namespace.
         skew_ms: by how much clocks may differ.
         replication_ms: the longest time in which an entry reaches every region.
+        from_ms: the first `at` of its entries.
         ended_ms: the first `at` that is not in the period any more; None: it has no end.
         ranked: over how many partitions the days of the counters are ranked; 0: they are not.
 

@@ -497,6 +497,9 @@ class KinesisSender:
 
     Attributes:
         client: a Kinesis client whose SDK does not retry.
+        stream: the stream's ARN or name.
+        clock: waits between the attempts.
+        random: the source of the jitter.
         backoff: the number of attempts, and the pauses between them.
         retry_period_ms: how long after its first attempt a record is sent again. The time of a bare
             key is the arrival of its record: after a long pause of this process, the second record

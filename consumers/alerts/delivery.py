@@ -103,6 +103,7 @@ class LoggedAlert:
     """A published alert.
 
     Attributes:
+        alert: the alert.
         published_at_ms: when it was last published, milliseconds since the epoch.
         reason: why it became a dead letter; None: its target accepted it.
     """
@@ -200,6 +201,9 @@ class DeadLetter:
     """An alert that its target refused.
 
     Attributes:
+        alert: the alert.
+        target: its target.
+        reason: the last answer of the target.
         failed_at_ms: when the last attempt failed, in milliseconds since the epoch.
     """
 

@@ -104,8 +104,17 @@ class Alert:
     """One crossing, as it is published.
 
     Attributes:
+        rule: the rule's name.
+        revision: which revision of it.
+        counter: whose total crossed.
+        direction: rising or falling: which way.
         threshold: what it crossed; of a range the first.
         through: of a range (more than a hundred thresholds in one update) the last; else None.
+        count: how many thresholds that are.
+        old: the total before the update.
+        new: the total after it.
+        version: of the total after the update.
+        region: where it was evaluated.
         at_ms: when the stream made the update's record, in whole seconds.
         window: of whose sum it is; None: of the total.
         incarnation: which total of that name it is; None: of a window, or of a total without one.

@@ -269,10 +269,12 @@ class RuleSpec(TypedDict, total=False):
     """The options of a rule; an option that is not given has its default, or stays as it is.
 
     Attributes:
+        counter, prefix, rearm, step: as in `Rule`.
         threshold: as in `Rule`; by default the step.
         direction: `rising`, `falling` or `both`; with a window by default `rising`.
         window: `minute`, `hour`, `day` or `month`: the sum of each window is watched; None (the
             default): the total.
+        of: `value` (the default) or `available`.
         to: where alerts go: `bus` (the default) or the ARN of a topic.
     """
 

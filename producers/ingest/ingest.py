@@ -114,6 +114,8 @@ class LateEntry:
     """A late entry.
 
     Attributes:
+        entry: as it arrived.
+        status: whether it was counted.
         sent: the result of sending it again, if that was done.
     """
 
@@ -132,6 +134,7 @@ class LateResender:
     """Determines whether late entries were counted, and sends them again.
 
     Attributes:
+        sender: writes entries to the ledger.
         reads: a DynamoDB client whose SDK may retry.
         clock: gives the time of the new entry.
         late_ms: how long after its horizon an entry may still appear: clocks differ, requests are

@@ -37,6 +37,9 @@ class Guard:
     """A decorator for functions and coroutine functions.
 
     Attributes:
+        quotas: the quotas of the stack.
+        counter: whose limit.
+        amount: what each call acquires, or reserves.
         actual: what a call has used, by its result; None: the amount.
         on_error: called with an error after the function has ended; None: the error is logged.
     """

@@ -222,7 +222,12 @@ class Ticket:
     """A reservation. Another process may commit or release it.
 
     Attributes:
+        counter: its counter.
+        amount: what was reserved.
+        incarnation: of the quota.
         window: the name of the window that it is counted in.
+        key_id: where its marker is stored.
+        reservation: the identity of the reservation.
         until: until when it can be committed or released.
     """
 
@@ -331,9 +336,15 @@ class Usage:
     """A counter of a quota, in its present window.
 
     Attributes:
+        counter: its name.
+        prefix: of its quota.
         limit: how much it may use in one window.
+        overridden: whether that limit is its own.
+        used: what is counted, reservations included.
         overrun: by how much commits were above their reservations, in total.
         remaining: what is left; 0 if more than the limit is used.
+        window: the name of the window.
+        resets_at: when the window ends.
     """
 
     counter: str

@@ -48,6 +48,7 @@ class Sequence:
     """The current state of a sequence.
 
     Attributes:
+        sequence: its name.
         last: the last number that was given out; one less than the first if none was.
         version: how often it was drawn from or made; 0 = never.
         updated_at: when that was, or None.

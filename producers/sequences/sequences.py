@@ -320,7 +320,11 @@ class Lease:
     """
 
     def __init__(self, take: Callable[[], range]) -> None:
-        """Nothing taken yet."""
+        """Nothing taken yet.
+
+        Args:
+            take: draws a block.
+        """
         self._take = take
         self._blocks: dict[object, _Block] = {this_copy(): _Block()}
 
@@ -383,6 +387,8 @@ class PendingAppend:
     """An item on its way into its collection.
 
     Attributes:
+        collection: the collection.
+        item: the app's own attributes.
         tag: by which its own call, and a call that resumes it, recognizes the item.
         in_doubt: the number under which it may have been put; None: it was not put.
     """

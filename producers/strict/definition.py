@@ -290,6 +290,7 @@ class StrictState:
         upper: the most that the value may be, or None.
         held: what open holds reserve of the total.
         tags: the last changes, newest at the end (`occ` and `history`).
+        tokens: all changes (`set`).
     """
 
     incarnation: str

@@ -106,12 +106,20 @@ class Hold:
 
     Attributes:
         id: what to confirm or to cancel it by.
+        counter: the counter's name.
+        amount: how much it reserves, or reserved.
+        state: what became of it.
+        expires_at: until when it can be confirmed.
         key: the key that it was placed under, or None.
+        note: the caller's short texts.
+        confirmed: how much of it was taken.
         ended_at: when it was confirmed, cancelled or released, or None.
         parts: which items of the counter hold how much.
+        incarnation: of its counter.
         placed_by: the id of the call that placed it; no two holds have the same one.
         ended_by: the id of the call that ended it, or None.
         lapses_at_ms: `expires_at` in milliseconds.
+        place: the key of its item.
     """
 
     id: str

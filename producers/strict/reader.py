@@ -286,8 +286,12 @@ class StrictCounter:
     """A strict counter as it was created and as it is.
 
     Attributes:
+        counter: its name.
+        method: how changes are written.
+        value: its current value.
         lower: the least that the value may be, or None.
         upper: the most that the value may be, or None.
+        version: grows with every write.
         bins: over how many items it is spread; 1 = only its own.
         history: how many changes it remembers (`history`), or None.
         max_tokens: how many changes it takes in its life (`set`), or None.
