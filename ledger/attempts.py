@@ -84,6 +84,7 @@ from countledger.ledger.errors import (
     CountledgerError,
     RequestRejected,
     Throttled,
+    TokenMismatch,
     TransactionCancelled,
     Unclear,
     Unreachable,
@@ -115,6 +116,8 @@ if TYPE_CHECKING:
 Answer: TypeAlias = Any
 # After these errors another attempt may succeed. Only an `Unclear` one may have been applied.
 PASSING: Final = (Throttled, Unclear, Unreachable)
+# These say what became of a transaction.
+_SAYS: Final = (TransactionCancelled, TokenMismatch)
 _READS: Final = (Get, GetMany, TransactGet, Query, Scan)
 
 
@@ -272,6 +275,19 @@ class Attempts:
         wait_ms = next(self._waits_ms, None)
         return None if wait_ms is None else Pause(wait_ms, self.made, self._began_ms)
 
+    def trusted(self, send: Send, answer: Answer) -> Answer:
+        """The answer, unless it came so late that the service may have forgotten the token.
+
+        A process that was suspended after it had sent a transaction may have sent it much later: an
+        earlier attempt may have been applied, and this one again, or refused as if it were none.
+        """
+        if self.until_ms is None or not isinstance(send.operation, Transact):
+            return answer
+        says = not isinstance(answer, CountledgerError) or isinstance(answer, _SAYS)
+        if says and self.clock.now_ms() > self.until_ms:
+            return Unclear("the answer came when the token may be forgotten already")
+        return answer
+
     def check(self) -> None:
         """Allow a request only before the deadline.
 
@@ -300,17 +316,7 @@ def attempt(
     """
     while True:
         send = _with_deadline(request(state), attempts)
-        answer: Answer
-        try:
-            send.before_send()
-            answer = yield send
-        except CountledgerError as error:
-            answer = error
-            if send.writes and isinstance(error, Unclear):
-                attempts.maybe_applied = True
-        except Interrupted as stop:
-            attempts.maybe_applied = attempts.maybe_applied or (send.writes and stop.left)
-            raise
+        answer = yield from _answered(send, attempts)
         verdict = interpret(Reply(answer, state, attempts.maybe_applied))
         if isinstance(verdict, Done):
             return verdict.value
@@ -324,6 +330,23 @@ def attempt(
             if pause is None or (yield pause):
                 cause = verdict.error or answer
                 return give_up(Exhausted(state, attempts.made, cause, attempts.maybe_applied))
+
+
+def _answered(send: Send, attempts: Attempts) -> Steps[Answer]:
+    """Send one request; what came of it."""
+    answer: Answer
+    try:
+        send.before_send()
+        answer = yield send
+    except CountledgerError as error:
+        answer = error
+    except Interrupted as stop:
+        attempts.maybe_applied = attempts.maybe_applied or (send.writes and stop.left)
+        raise
+    answer = attempts.trusted(send, answer)
+    if send.writes and isinstance(answer, Unclear):
+        attempts.maybe_applied = True
+    return answer
 
 
 def otherwise(reply: Reply[_S]) -> Again[_S] | GiveUp:

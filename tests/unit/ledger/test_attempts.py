@@ -47,7 +47,7 @@ from countledger.ledger.errors import (
     Unclear,
     Unreachable,
 )
-from countledger.ledger.operations import Get, Put, Update
+from countledger.ledger.operations import Get, Put, Transact, Update
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient
 
@@ -363,3 +363,30 @@ def test_the_example_of_the_page_holds() -> None:
     ):
         service = Service(answers)
         assert run(put_once(WRITE, attempts_of(service, 2)), service) == end
+
+
+@pytest.mark.parametrize("late_ms", [0, 1])
+@pytest.mark.parametrize(
+    "told", ["applied", TransactionCancelled((Reason("ConditionalCheckFailed"),))]
+)
+def test_an_answer_to_a_transaction_decides_as_long_as_its_token_is_remembered(
+    told: object, late_ms: int
+) -> None:
+    """A process that was suspended after it had sent the request may have sent it much later."""
+    clock, answers = ManualClock(0), []
+
+    def interpret(reply: Reply[None]) -> Verdict[None, str]:
+        answers.append(reply.answer)
+        return Done("unknown" if reply.maybe_applied else "known")
+
+    def perform(_: Step) -> object:
+        clock.at_ms = DEADLINE_MS + late_ms
+        if isinstance(told, CountledgerError):
+            raise told
+        return told
+
+    attempts = Attempts(clock, Random(1), until_ms=DEADLINE_MS)  # noqa: S311 - jitter
+    steps = attempt(None, lambda _: Send(Transact((), "t")), interpret, lambda _: "", attempts)
+
+    assert run(steps, perform) == ("unknown" if late_ms else "known")
+    assert isinstance(answers[0], Unclear) is bool(late_ms)
