@@ -127,7 +127,10 @@ def rules_of(count: int) -> list[Rule]:
 def evaluator_with(count: int) -> Evaluator:
     """An evaluator that knows so many rules."""
     dynamo, clock = MemoryClient(), SystemClock()
-    for item in (encode_stamp(RuleStamp(1, count)), *map(encode_rule, rules_of(count))):
+    for item in (
+        encode_stamp(RuleStamp(1, count, changed_by="a change")),
+        *map(encode_rule, rules_of(count)),
+    ):
         dynamo.put(Put(TABLE, item))
     cache = RuleCache(Rules(connection_on(dynamo, region=REGION)), clock)
     if len(cache.index().rules) != count:

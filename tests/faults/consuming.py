@@ -166,22 +166,22 @@ def _namespace_item(world: World, name: str) -> Item:
 
 def making_a_namespace(world: World, name: str, _retries: Retries) -> Play:
     """A namespace with a spread of its own."""
-    namespaces = world.store.namespaces(dynamo=world.standard)
+    namespaces = world.store.namespaces(dynamo=world.none)
     return Play.repeatable(
         done(lambda: namespaces.create(f"n{name}", spread=16)),
         is_so(lambda: _namespace_item(world, name).get("spread") == 16),
-        world.standard,
+        world.none,
     )
 
 
 def describing(world: World, name: str, _retries: Retries) -> Play:
     """A namespace gets another description."""
-    namespaces = world.store.namespaces(dynamo=world.standard)
+    namespaces = world.store.namespaces(dynamo=world.none)
     namespaces.create(f"n{name}")
     return Play.repeatable(
         done(lambda: namespaces.describe(f"n{name}", "likes")),
         is_so(lambda: _namespace_item(world, name).get("description") == "likes"),
-        world.standard,
+        world.none,
     )
 
 
@@ -234,7 +234,7 @@ def scheduling(what: str) -> Begin:
             wanted = "rate(1 hour)" if what == "create" else "rate(2 hours)"
             return int(found.expression == expression == wanted)
 
-        return Play(act, effect, [world.standard.client, client], lambda _told: act)
+        return Play(act, effect, [world.none.client, client], lambda _told: act)
 
     return begin
 
@@ -454,6 +454,7 @@ def erasing(stage: str) -> Begin:
                 return int(found == (0, 0) and not list(groups.of(counter)))
             return int(there == [] and last.mark(counter) is None)
 
-        return Play(act, effect, [dynamo.client], lambda _told: act)
+        clients = [world.none.client, dynamo.client] if stage == "marked" else [dynamo.client]
+        return Play(act, effect, clients, lambda _told: act)
 
     return begin

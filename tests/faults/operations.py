@@ -38,7 +38,7 @@ _PART_HANDLED: Final = Words("handled", "handled", "handled", "handled", part=Tr
 _EMPTIED: Final = Words("deleted", "deleted", refused="skipped", sdk=True, part=True)
 _RETIRED: Final = Words("merged", "nothing", "ServiceFailed", "ServiceFailed", part=True)
 _ARCHIVED: Final = Words("merged", "nothing", part=True)
-_FIRST: Final = Words("recorded", "duplicate", sdk=True, part=True)
+_FIRST: Final = Words("recorded", "duplicate", part=True)
 _CREATED: Final = Words("done", "CounterExists")
 _WITHDRAWN: Final = Words("Withdrawn", "Withdrawn", "Unknown", "Contended")
 
@@ -147,7 +147,7 @@ _QUOTAS: Final = (
     Operation("create a quota", _PUT, limiting.creating, Words("Quota", "QuotaExists")),
     Operation(
         "set the limit of a quota",
-        _UPDATE,
+        _PUT,
         limiting.changing(lambda q, prefix: q.set_limit(prefix, 9), [(9, None)]),
         Words(),
     ),
@@ -212,12 +212,12 @@ _CONSUMERS: Final = (
     ),
     Operation("rank a namespace", _UPDATE, consuming.ranking(on=True), SDK, few=True),
     Operation("rank a namespace no more", _UPDATE, consuming.ranking(on=False), SDK, few=True),
-    Operation("create a namespace", _PUT, consuming.making_a_namespace, SDK),
-    Operation("describe a namespace", _UPDATE, consuming.describing, SDK),
-    Operation("create a schedule", _PUT, consuming.scheduling("create"), PART),
+    Operation("create a namespace", _PUT, consuming.making_a_namespace, Words()),
+    Operation("describe a namespace", _PUT, consuming.describing, Words()),
+    Operation("create a schedule", _PUT, consuming.scheduling("create"), Words(part=True)),
     Operation("create its trigger", "CreateSchedule", consuming.scheduling("create"), SDK),
-    Operation("change a schedule", _PUT, consuming.scheduling("set"), PART),
-    Operation("delete a schedule", _PUT, consuming.scheduling("delete"), PART),
+    Operation("change a schedule", _PUT, consuming.scheduling("set"), Words(part=True)),
+    Operation("delete a schedule", _PUT, consuming.scheduling("delete"), Words(part=True)),
     Operation("delete its trigger", "DeleteSchedule", consuming.scheduling("delete"), SDK),
     Operation(
         "create an alert rule", _TRANSACT, consuming.ruling("create"), Words("done", "RuleExists")
@@ -255,7 +255,7 @@ _CONSUMERS: Final = (
         "mark for deletion",
         _PUT,
         consuming.erasing("marked"),
-        Words("marked", "waiting", sdk=True),
+        Words("marked", "waiting"),
         few=True,
     ),
     Operation(

@@ -123,14 +123,14 @@ def first_use(world: World, name: str, retries: Retries) -> Play:
     """The first entry of a namespace makes the namespace."""
     del retries
     recorder, counter = world.recorder(), f"n{name}:counter"
-    namespaces = world.store.namespaces(dynamo=world.standard)
+    namespaces = world.store.namespaces(dynamo=world.none)
     recorder = replace(recorder, sender=replace(recorder.sender, namespaces=namespaces))
 
     def act() -> object:
         return recorder.record(Event(counter, 7, "key"))
 
     effect = entries_of(world, counter, 1)
-    return Play.repeatable(act, effect, world.standard)
+    return Play.repeatable(act, effect, world.none)
 
 
 def correcting(world: World, name: str, retries: Retries) -> Play:

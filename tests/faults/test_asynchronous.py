@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from countledger import Buffering
+from countledger.ledger import keys
 from countledger.ledger.asynchronous.calls import OpenClients, loop_connection, suspended
 from countledger.ledger.connection import Connection
 from countledger.ledger.departure import guarded
@@ -35,6 +36,7 @@ def broken_now_and_then() -> Iterator[Fault | None]:
 def test_p1_an_event_loop_under_load_counts_every_request_once(store: Store, counter: str) -> None:
     """Two thousand requests of fifty handlers on a bad network; the loop is never held up."""
     ledger = store.app()
+    ledger.namespaces.create(keys.namespace_of(counter))
     gaps: list[float] = []
 
     async def tick() -> None:
