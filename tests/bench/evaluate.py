@@ -129,7 +129,7 @@ def evaluator_with(count: int) -> Evaluator:
     dynamo, clock = MemoryClient(), SystemClock()
     for item in (
         encode_stamp(RuleStamp(1, count, changed_by="a change")),
-        *map(encode_rule, rules_of(count)),
+        *(encode_rule(one, 1) for one in rules_of(count)),
     ):
         dynamo.put(Put(TABLE, item))
     cache = RuleCache(Rules(connection_on(dynamo, region=REGION)), clock)
