@@ -317,6 +317,10 @@ class Connection:
         settings = Settings.of_stack(self.settings.stack_name, keep=self.settings)
         return replace(self, settings=settings, elsewhere=region, _shared={})
 
+    def with_counters(self, table: str) -> Connection:
+        """A connection to the same stack with another table in place of `counters`."""
+        return replace(self, settings=replace(self.settings, counters_table=table), _shared={})
+
     @property
     def stays_here(self) -> bool:
         """Whether calls go to this machine's own loopback, and no AWS account is meant."""

@@ -59,6 +59,7 @@ from countledger.ledger.errors import (
     WrongRegion,
 )
 from countledger.ledger.limits import (
+    ALERT_RULE_DELAY_MS,
     ALERT_RULES_AGE_MS,
     ALERT_STATE_LIFE_MS,
     BATCH_GET_KEYS,
@@ -413,6 +414,7 @@ class Alerts:
     Attributes:
         connection: to the region.
         services: the services that alerts use.
+        delay_ms: how long after its write a change of a rule is effective.
         rules: the stored rules.
         totals: to read the counter that a rule names.
         alert_log: the published alerts.
@@ -420,6 +422,7 @@ class Alerts:
 
     connection: Connection
     services: ConnectedServices
+    delay_ms: int = ALERT_RULE_DELAY_MS
     rules: Rules = field(init=False, repr=False)
     totals: TotalsReader = field(init=False, repr=False)
     alert_log: AlertLog = field(init=False, repr=False)
@@ -427,7 +430,7 @@ class Alerts:
     def __post_init__(self) -> None:
         """Make what reads and writes rules, totals and the log."""
         to = self.connection
-        object.__setattr__(self, "rules", Rules(to))
+        object.__setattr__(self, "rules", Rules(to, self.delay_ms))
         object.__setattr__(self, "totals", totals_of(to))
         object.__setattr__(self, "alert_log", AlertLog(to.retrying, to.counters))
 

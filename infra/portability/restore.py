@@ -426,7 +426,8 @@ class Restorer:
         for item in filter(present, dynamo.get_many(self.tables.counters, schedules)):
             name = str(item["counter"]).removeprefix(keys.NAMESPACE_PREFIX)
             yield f"schedule of namespace {name}", partial(self._schedule, name, item)
-        rules = Rules(client.connection).read()
+        restored = client.connection.with_counters(self.tables.counters)
+        rules = Rules(restored).read()
         for name in (*rules.current, *rules.unreadable):
             yield f"{_RULE}{name}", partial(self._rule, rules, name)
 
