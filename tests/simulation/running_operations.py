@@ -48,9 +48,11 @@ def accept(report: CompactionReport) -> None:
 def verify(client: Client) -> None:
     """A verdict; drift is said only of a total that was corrupt."""
     counter = draw_any(client)
+    accounts = client.auditor.ledger.accounts
+    excused = set(accounts[counter].excused)  # a process may stand still after it has read
     verdict = client.product.auditor.verify(counter)
     client.tell(f"verify {counter}: {verdict.verdict} {verdict.proof}")
-    excused = client.auditor.ledger.accounts[counter].excused
+    excused |= set(accounts[counter].excused)
     if verdict.verdict is Judgement.UNREADABLE:
         raise Wrong(f"{verdict}")
     if verdict.verdict is Judgement.DRIFT and client.region not in excused:
