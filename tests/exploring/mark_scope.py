@@ -35,8 +35,6 @@ CANCELLED_TWICE: Final = Masked(
 def _model(marked: bool, call: str) -> Iterator[Effect]:  # noqa: FBT001 - the state of the model
     if call == "cancel":
         yield Effect(marked, after=False)
-        if not marked:
-            yield Effect(True, after=False, masked=CANCELLED_TWICE)
     elif call == "list":
         yield Effect((_NAME,) if marked else (), marked)
     else:
@@ -74,7 +72,6 @@ MARKS: Final = Capability(
     starts={"recorded": Beginnings(_recorded, state=False), "marked": Beginnings(_marked, True)},
     model=_model,
     agrees=_agrees,
-    masks=(CANCELLED_TWICE,),
     prepare=lambda ledger: ledger.namespaces.get("n"),
     bounds=Bounds(jumps_ms=(14 * MINUTE_MS, 61 * MINUTE_MS)),
 )

@@ -117,7 +117,7 @@ CANARIES: Final = [
             lambda _id: replace(mapping_settings("EvaluatorMapping"), bisect=True),
         ),
         "alerts",
-        seed=49,
+        seed=130,
     ),
     Canary(
         "alerts: versions",

@@ -261,9 +261,9 @@ _LEDGER: Final = [
 _STRICT: Final = [
     Canary(
         "no SDK retries for atomic",
-        replaced(product.Product, "writes", property(lambda self: self.reads)),
+        replaced(product.ProcessConnection, "unretried", property(lambda self: self.retrying)),
         "atomic",
-        seed=1,
+        seed=32,
     ),
     Canary(
         "bounds",
@@ -305,7 +305,10 @@ _STRICT: Final = [
     ),
     Canary(
         "nothing is sent after a key has expired",
-        replaced(attempts.Attempts, "check", lambda *_: None),
+        all_of(
+            replaced(attempts.Attempts, "check", lambda *_: None),
+            replaced(attempts.Attempts, "trusted", lambda _self, _send, answer: answer),
+        ),
         "makings",
         seed=90,
     ),

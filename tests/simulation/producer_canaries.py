@@ -311,7 +311,7 @@ CANARIES: Final = [
             lambda table, key, _condition: Delete(table, key, Compare("method", "=", "sequence")),
         ),
         "numbers",
-        seed=25,
+        seed=34,
     ),
     Canary("claims: released by their owner", unconditional(Freeing, "write"), "numbers", seed=1),
     Canary("claims: taken if free", unconditional(Taking, "write"), "numbers", seed=1),

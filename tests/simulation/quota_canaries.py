@@ -71,7 +71,7 @@ CANARIES: Final = [
         "quota: a write names the revision of its limit",
         wrapped(acquiring, "admission", _of_any_revision),
         "quotas",
-        seed=22,
+        seed=40,
     ),
     Canary(
         "quota: a marker is of no window",
