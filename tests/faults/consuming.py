@@ -268,7 +268,8 @@ def ruling(what: str) -> Begin:
             "delete": lambda: rules.delete(name),
         }
 
-        return Play.repeatable(done(ways[what]), lambda: rules.number() - before, world.none)
+        act, clients = done(ways[what]), (world.none, world.standard)
+        return Play.repeatable(act, lambda: rules.number() - before, *clients)
 
     return begin
 
