@@ -119,7 +119,7 @@ class GroupItems:
     """Reads and writes the items of groups.
 
     Attributes:
-        connection: to the stack; its SDK may retry, because every write here is idempotent.
+        connection: to the stack; every write here is idempotent, so its retrying client makes it.
     """
 
     connection: Connection
@@ -246,7 +246,7 @@ class Groups:
     """The groups of a stack, in its home region.
 
     Attributes:
-        connection: to the stack; its SDK may retry, because every write here is idempotent.
+        connection: to the stack; every write here is idempotent, so its retrying client makes it.
         totals: reads totals.
     """
 

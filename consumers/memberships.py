@@ -66,7 +66,7 @@ class Memberships:
     """Reads and writes memberships.
 
     Attributes:
-        connection: to the stack; its SDK may retry, because every write here is idempotent.
+        connection: to the stack; every write here is idempotent, so its retrying client makes it.
     """
 
     connection: Connection

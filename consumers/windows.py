@@ -82,21 +82,23 @@ class WindowSettings:
 
     Attributes:
         connection: to the stack.
-        delay_ms: how long after its write a change is effective; below 0: as long as every
-            materializer may need.
+        at_once: whether a change is effective when it is written; only where no materializer can
+            know other windows.
         namespaces: kind and horizon of each namespace.
     """
 
     connection: Connection
-    delay_ms: int = -1
+    at_once: bool = False
     namespaces: Namespaces = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """The delay is that of the stack, unless it is given."""
+        """In a process."""
         object.__setattr__(self, "namespaces", Namespaces(self.connection))
-        if self.delay_ms < 0:
-            own_ms = window_delay_ms(self.connection.clock_skew_ms)
-            object.__setattr__(self, "delay_ms", own_ms)
+
+    @property
+    def _delay_ms(self) -> int:
+        """How long after its write a change is effective."""
+        return 0 if self.at_once else window_delay_ms(self.connection.clock_skew_ms)
 
     def enable(
         self,
@@ -237,28 +239,32 @@ class WindowSettings:
         decide: Callable[[tuple[WindowSetting, ...], int], tuple[WindowSetting, ...]],
     ) -> tuple[WindowSetting, ...]:
         """Write the settings that `decide` makes of the stored ones and an effective time."""
-        connection, planned_ms = self.connection, [0]
+        connection = self.connection
+        decided_ms: dict[tuple[WindowSetting, ...], int] = {}
 
         def replacement(there: Item | None) -> Replacement | None:
-            planned_ms[0] = at_ms = connection.clock.now_ms()
+            at_ms = connection.clock.now_ms()
             known = decode_settings(there)
-            wanted = decide(known, at_ms + self.delay_ms)
+            wanted = decide(known, at_ms + self._delay_ms)
             if wanted == known:
                 return None
             _check_number(namespace, wanted)
+            decided_ms[wanted] = at_ms
             in_time = partial(self._refuse_late, namespace, at_ms)
             return Replacement(encode_settings(namespace, wanted), before_send=in_time)
 
         records = Records(connection, connection.counters, "windows of namespace", removable=False)
         steps = records.write(namespace, keys.windows_key(namespace), replacement)
         written = connection.run(steps)
-        if written.changed and connection.clock.now_ms() - planned_ms[0] > WINDOWS_SEND_MS:
+        settings = decode_settings(written.item)
+        now_ms = connection.clock.now_ms()
+        if now_ms - decided_ms.get(settings, now_ms) > WINDOWS_SEND_MS:
             raise Unclear(
                 f"windows of namespace {namespace!r} were changed, but too late for some "
                 "materializers: windows of that time may be wrong until `countledger windows "
                 f"rebuild --namespace {namespace}`"
             )
-        return decode_settings(written.item)
+        return settings
 
     def _refuse_late(self, namespace: str, at_ms: int) -> None:
         late_ms = self.connection.clock.now_ms() - at_ms

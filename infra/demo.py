@@ -238,8 +238,7 @@ def prepare(client: CountLedger, *, fresh: bool, days: bool) -> Rule:
     """Make the rule, unless it exists, and wait until it is effective; count by days if wanted."""
     alerts, settings = client.alerts, client.window_settings
     if fresh:  # nothing can know older settings, so new ones need no delay
-        alerts = replace(alerts, delay_ms=0)
-        settings = replace(settings, delay_ms=0)
+        alerts, settings = replace(alerts, at_once=True), replace(settings, at_once=True)
     for namespace in (COMMITS, LINES) if days else ():
         client.namespaces.create(namespace)
         settings.enable(namespace, by="day")

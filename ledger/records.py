@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from countledger.ledger.connection import Connection
     from countledger.ledger.errors import Reason
     from countledger.ledger.operations import Condition, Write
+
 INCARNATION: Final = "incarnation"
 REVISION: Final = "revision"
 CHANGED_BY: Final = "changed_by"
@@ -94,6 +95,7 @@ class Replacement(NamedTuple):
 
     Attributes:
         item: the record's own attributes and its key; None: the record is removed.
+        beside: other writes of the same transaction.
         before_send: checked as the request leaves; raises where it must not leave any more.
     """
 
@@ -108,6 +110,7 @@ class RecordWritten(NamedTuple):
     Attributes:
         item: the record afterwards, as this call wrote or left it; None: there is none.
         before: what it replaced, or left: a record, a tombstone, or nothing.
+        changed: whether this call wrote anything.
         refused: what a write beside the record met, if that was refused: nothing was written.
     """
 
@@ -140,6 +143,7 @@ class Records:
     """The records of one kind.
 
     Attributes:
+        kind: for messages, before the name of a record: `quota`.
         removable: whether a record of this kind is ever removed.
     """
 
@@ -314,7 +318,7 @@ class Writing:
         """Decide again on what a condition has met, if that is safe."""
         plan = reply.state
         if self.is_own(found):
-            return Done(self._done(plan))
+            return Done(self._applied(plan, found))
         another = CountledgerError(f"another call has changed it ({self.records.kind})")
         if reply.maybe_applied and not self.follows(plan.seen, found):
             return GiveUp(another)
@@ -372,6 +376,12 @@ class Writing:
         item = None if plan.replacement is None else plan.replacement.item
         after = None if item is None else self._stamped(plan.seen, item)
         return RecordWritten(after, before, changed=True)
+
+    def _applied(self, plan: _Plan, found: Item | None) -> RecordWritten:
+        """What an attempt without an answer has written: it may have decided otherwise."""
+        written, there = self._done(plan), present(found)
+        is_last = there is not None and there.get(CHANGED_BY) == self.call
+        return written._replace(item=there) if is_last else written
 
     def _give_up(self, exhausted: Exhausted[_Plan]) -> NoReturn:
         raise_exhausted(exhausted, f"to change {self.records.kind} {self.name!r}", _ADVICE)

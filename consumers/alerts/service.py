@@ -414,7 +414,8 @@ class Alerts:
     Attributes:
         connection: to the region.
         services: the services that alerts use.
-        delay_ms: how long after its write a change of a rule is effective.
+        at_once: whether a change of a rule is effective when it is written; only where no evaluator
+            can know other rules.
         rules: the stored rules.
         totals: to read the counter that a rule names.
         alert_log: the published alerts.
@@ -422,7 +423,7 @@ class Alerts:
 
     connection: Connection
     services: ConnectedServices
-    delay_ms: int = ALERT_RULE_DELAY_MS
+    at_once: bool = False
     rules: Rules = field(init=False, repr=False)
     totals: TotalsReader = field(init=False, repr=False)
     alert_log: AlertLog = field(init=False, repr=False)
@@ -430,7 +431,7 @@ class Alerts:
     def __post_init__(self) -> None:
         """Make what reads and writes rules, totals and the log."""
         to = self.connection
-        object.__setattr__(self, "rules", Rules(to, self.delay_ms))
+        object.__setattr__(self, "rules", Rules(to, 0 if self.at_once else ALERT_RULE_DELAY_MS))
         object.__setattr__(self, "totals", totals_of(to))
         object.__setattr__(self, "alert_log", AlertLog(to.retrying, to.counters))
 

@@ -132,7 +132,7 @@ def test_alerts_fire_by_the_states_that_were_kept(kept_in: StackDirectory, name:
         client = client_of(stack)
         client.namespaces.create(name)
         # No evaluator knows older rules of the name: it may be effective at once.
-        alerts = replace(client.alerts, rules=replace(client.alerts.rules, delay_ms=0))
+        alerts = replace(client.alerts, at_once=True)
         alerts.create(name, counter=f"{name}:a", threshold=10, direction=Direction.RISING)
         eventually(lambda: _has_fired(stack, f"{name}:a"))
 

@@ -63,7 +63,7 @@ class Kept:
         client, name = self.home, self.name
         client.namespaces.create(name)
         # The first look of the materializer already finds it: it may be effective at once.
-        replace(client.window_settings, delay_ms=0).enable(name, by="hour")
+        replace(client.window_settings, at_once=True).enable(name, by="hour")
         assert all(client.record_many(Event(f"{name}:{one}", 10) for one in "abc" for _ in "12"))
         client.groups.add(name, [f"{name}:{one}" for one in "abc"])
         client.groups.switch_ranking(name, on=True)

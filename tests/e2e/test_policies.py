@@ -177,7 +177,7 @@ def test_who_operates_enables_verifies_and_rebuilds_windows_that_who_reads_sees(
 ) -> None:
     operator, counter = client_of(auth_stack, "OperatePolicyArn"), f"{name}:a"
     operator.namespaces.create(name)
-    replace(operator.window_settings, delay_ms=0).enable(name, by="hour")
+    replace(operator.window_settings, at_once=True).enable(name, by="hour")
     root.record(counter, 5)
     auth_stack.pump.drain()
     (windows_id,) = windows_ids_in(total_item(root, counter))

@@ -11,7 +11,7 @@ from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Judgement, Remedy
 from countledger.consumers.window_audit import WindowRebuilder, clear_with_windows
 from countledger.consumers.window_verify import WindowVerifier
-from countledger.consumers.windows import WindowSettings, WindowsReader, WindowSum
+from countledger.consumers.windows import WindowSettings, WindowsReader, WindowSum, window_delay_ms
 from countledger.ledger import keys
 from countledger.ledger.calendar import rules_of
 from countledger.ledger.clock import to_datetime, to_ms
@@ -26,6 +26,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.exact import Head, encode_head
 from countledger.ledger.limits import (
+    CLOCK_SKEW_DEFAULT_MS,
     DAY_MS,
     HOUR_MS,
     MINUTE_MS,
@@ -38,10 +39,11 @@ from countledger.ledger.total import windows_ids_in
 from countledger.ledger.windows import encode_settings
 from tests.unit.connections import connection_on
 from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
-from tests.unit.ledger.memory import LOST, Fault, afterwards, meanwhile
+from tests.unit.ledger.memory import LOST, Fault, afterwards, applied_then_lost, meanwhile
 from tests.unit.ledger.window_settings import window_setting
 
 START = datetime(2030, 3, 17, 12, tzinfo=UTC)
+_DELAY_MS = window_delay_ms(CLOCK_SKEW_DEFAULT_MS)
 
 
 class Windowed(World):
@@ -56,7 +58,7 @@ class Windowed(World):
     def enable(self, by: str = "hour", **values: Any) -> None:  # noqa: ANN401 - any argument
         """Switch windows on, and wait until they are."""
         self.settings().enable("a", by=by, **values)
-        self.clock.at_ms += self.settings().delay_ms
+        self.clock.at_ms += _DELAY_MS
 
     def count(self, delta: int, occurred_at: datetime | None = None) -> None:
         """An entry of now, that is handled at once."""
@@ -253,7 +255,7 @@ def test_what_another_call_has_switched_off_meanwhile_keeps_its_end(world: Windo
         world.clock.at_ms += SECOND_MS
 
     world.dynamo.plans.append(meanwhile(other, "put"))
-    switched_off_ms = world.clock.now_ms() + world.settings().delay_ms
+    switched_off_ms = world.clock.now_ms() + _DELAY_MS
     ended = world.settings().disable("a")
 
     assert ended is not None
@@ -293,8 +295,8 @@ def test_newer_rules_of_the_zone_hold_from_the_next_setting_on(
 def test_a_change_is_effective_once_every_materializer_knows_it(world: Windowed) -> None:
     made = world.settings().enable("a", by="day")
 
-    assert made.from_ms - world.clock.now_ms() == world.settings().delay_ms
-    assert world.settings().delay_ms > MINUTE_MS + 10 * SECOND_MS
+    assert made.from_ms - world.clock.now_ms() == _DELAY_MS
+    assert _DELAY_MS > MINUTE_MS + 10 * SECOND_MS
 
 
 def suspended(world: Windowed) -> None:
@@ -307,7 +309,7 @@ def test_a_process_that_was_suspended_does_not_send(world: Windowed) -> None:
 
     (waited_ms,) = world.clock.slept_ms
     decided_ms = world.clock.now_ms() - round(waited_ms)
-    assert made.from_ms == decided_ms + world.settings().delay_ms
+    assert made.from_ms == decided_ms + _DELAY_MS
 
 
 def test_a_change_that_took_too_long_is_reported(world: Windowed) -> None:
@@ -477,7 +479,7 @@ def test_hours_are_refused_where_only_days_were_counted(world: Windowed) -> None
 def test_a_window_lacks_what_was_dated_ahead_before_windows_began(world: Windowed) -> None:
     """It was recorded in the minute before, by a clock that is late."""
     world.settings().enable("a", by="minute")
-    delay_ms = world.settings().delay_ms
+    delay_ms = _DELAY_MS
     begin_ms = world.clock.now_ms() + delay_ms
     world.clock.at_ms += delay_ms - 10 * SECOND_MS
     world.count(1, occurred_at=to_datetime(begin_ms + MINUTE_MS - 20 * SECOND_MS))
@@ -602,3 +604,27 @@ def test_a_name_used_again_before_its_old_total_is_cleared_has_all_its_windows(
 
     assert [one.value for one in world.read("day", 1)] == [18]
     assert not old & windows_ids_in(world.total())
+
+
+def test_windows_whose_answer_was_lost_are_said_as_they_are_stored(world: Windowed) -> None:
+    """The attempt that was applied had another id and another time than the one after it."""
+    world.dynamo.plans.append(applied_then_lost("put"))
+
+    made = world.settings().enable("a", by="day")
+
+    assert world.settings().of("a") == (made,)
+
+
+def test_windows_that_were_stored_too_late_are_reported_though_the_answer_was_lost(
+    world: Windowed,
+) -> None:
+    """The next attempt was in time, and is not the one that was applied."""
+
+    def too_late() -> None:
+        suspended(world)
+        raise LOST
+
+    world.dynamo.plans.append(afterwards(too_late, "put"))
+
+    with pytest.raises(Unclear, match="windows of that time may be wrong until"):
+        world.settings().enable("a", by="day")

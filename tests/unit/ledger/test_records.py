@@ -280,6 +280,19 @@ def test_a_change_that_must_not_leave_any_more_is_decided_again() -> None:
     assert kept.value() == 6
 
 
+def test_what_was_written_is_what_the_attempt_without_an_answer_decided() -> None:
+    """Each attempt decides for itself: the one that was applied counts."""
+    kept = Kept()
+    kept.make(5)
+    values = iter((6, 7))
+    kept.stack.lose_next_answer()
+
+    written = kept.write(lambda _: valued(next(values)))
+
+    assert written.item == kept.stored()
+    assert kept.value() == 6
+
+
 def test_a_change_that_is_pointless_after_an_attempt_without_an_answer_is_unclear() -> None:
     kept = Kept()
     kept.make(5)
