@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from random import Random
 from threading import Lock
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 import boto3
@@ -452,17 +452,6 @@ class Connection:
     def retrying(self) -> DynamoClient:
         """The client for reads, and for writes that may be applied twice: its SDK retries."""
         return self.dynamo("standard")
-
-    def metered(self) -> Self:
-        """The same clients of DynamoDB with a meter of its own, whose units count here as well."""
-        meter, own = Meter(parent=self.meter), object.__new__(type(self))
-        vars(own).update(
-            vars(self),
-            meter=meter,
-            unretried=replace(self.unretried, meter=meter),
-            retrying=replace(self.retrying, meter=meter),
-        )
-        return own
 
     def shared(self, kind: type[_T]) -> _T:
         """What this process knows of the stack: one object of each kind, for all services."""

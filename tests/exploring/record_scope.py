@@ -106,7 +106,7 @@ def _agrees(value: _Value, contents: Contents) -> bool:
     return (None if there is None else there["value"]) == value
 
 
-def _written(removable: bool, call: str) -> Callable[[CountLedger], _Value]:  # noqa: FBT001 - of both capabilities
+def _written(call: str, *, removable: bool) -> Callable[[CountLedger], _Value]:
     def write(ledger: CountLedger) -> _Value:
         connection = ledger.connection
         records = Records(connection, connection.counters, "record", removable)
@@ -124,8 +124,12 @@ def _show(ledger: CountLedger) -> _Value:
 
 
 def _capability(name: str, *, removable: bool) -> Capability:
-    create = _written(removable, "create 5")
-    calls = {call: _written(removable, call) for call in _DECIDE if removable or call != "remove"}
+    create, remove = (_written(call, removable=removable) for call in ("create 5", "remove"))
+    calls = {
+        call: _written(call, removable=removable)
+        for call in _DECIDE
+        if removable or call != "remove"
+    }
     again = [("remove", "create 7"), ("add", "remove")] if removable else [("create 5", "add")]
     return Capability(
         name=name,
@@ -135,7 +139,7 @@ def _capability(name: str, *, removable: bool) -> Capability:
             "none": Beginnings(lambda _: None, None),
             "made": Beginnings(create, 5),
             **(
-                {"removed": Beginnings(lambda ledger: (create(ledger), _remove_it(ledger)), None)}
+                {"removed": Beginnings(lambda ledger: (create(ledger), remove(ledger)), None)}
                 if removable
                 else {}
             ),
@@ -146,7 +150,6 @@ def _capability(name: str, *, removable: bool) -> Capability:
     )
 
 
-_remove_it: Final = _written(True, "remove")
 RECORDS_OF_KINDS: Final = (
     _capability("records", removable=True),
     _capability("records-kept", removable=False),

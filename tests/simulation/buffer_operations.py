@@ -30,10 +30,11 @@ from countledger.producers.buffer.settings import (
 from countledger.producers.event import Event, Receipt
 from countledger.producers.sender import Sender
 from tests.simulation import threads
+from tests.simulation.connection import connection_of
 from tests.simulation.event_account import Fate
 from tests.simulation.ledger_operations import ALLOWED, draw_counter, draw_delta
 from tests.simulation.loop import LoopClock, SimulatedLoopClient
-from tests.simulation.product import Product, connection_of
+from tests.simulation.product import Product
 from tests.simulation.shape import LEDGER
 from tests.simulation.sums import Wrong
 

@@ -28,11 +28,11 @@ from countledger.producers.strict import change, marker, methods, optimistic, to
 from countledger.producers.strict.outcome import BoundReached
 from tests.simulation import (
     alert_canaries,
+    connection,
     consumer_canaries,
     deletion_canaries,
     hold_canaries,
     producer_canaries,
-    product,
     quota_canaries,
     region_canaries,
     regions_canaries,
@@ -261,7 +261,7 @@ _LEDGER: Final = [
 _STRICT: Final = [
     Canary(
         "no SDK retries for atomic",
-        replaced(product.ProcessConnection, "unretried", property(lambda self: self.retrying)),
+        replaced(connection.ProcessConnection, "unretried", property(lambda self: self.retrying)),
         "atomic",
         seed=32,
     ),

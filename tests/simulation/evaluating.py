@@ -25,6 +25,7 @@ from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine import QuarantineSource, QuarantineStore
+from tests.simulation.connection import connection_of
 from tests.simulation.mailbox import URL, Mailbox, MailboxClient
 from tests.simulation.mapping import Mapping
 from tests.simulation.shape import COUNTERS
@@ -105,8 +106,6 @@ class EvaluatorFunction:
         return answer_of(outcome, records)
 
     def _new(self, process: Process) -> Evaluator:
-        from tests.simulation.product import connection_of  # noqa: PLC0415 - it imports worlds
-
         dynamo = self.world.dynamo(process, retries=True)
         parts = alerting(self.world, process)
         rules = RuleCache(Rules(connection_of(process)), process)
@@ -154,8 +153,6 @@ def alerting(world: World, process: Process) -> Alerting:
 
 def alerts_of(world: World, process: Process) -> Alerts:
     """The alerts of its region, for a process whose clock is not behind."""
-    from tests.simulation.product import connection_of  # noqa: PLC0415 - it imports worlds
-
     careful = replace(process, error_ms=max(process.error_ms, -SECOND_MS))
     services: Any = alerting(world, careful)
     return Alerts(connection_of(careful), services)

@@ -19,8 +19,9 @@ from countledger.producers.strict.reader import Definitions
 from tests.simulation import buffer_operations as buffers
 from tests.simulation import threads
 from tests.simulation.client import Client
+from tests.simulation.connection import ProcessConnection
 from tests.simulation.operation import Operation
-from tests.simulation.product import LEASED, ProcessConnection, Product
+from tests.simulation.product import LEASED, Product
 from tests.simulation.schedule import Killed
 from tests.simulation.sums import Wrong
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any
 
 from countledger.compaction.archive import ArchiveLocation, S3Archive
 from countledger.compaction.compactor import Compactor
@@ -24,121 +24,35 @@ from countledger.consumers.verify import Verifier
 from countledger.consumers.window_audit import clear_with_windows
 from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger.clock import Backoff
-from countledger.ledger.connection import Connection, Retries
 from countledger.ledger.exact import ExactReader
-from countledger.ledger.ids import Ids
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.namespace import KnownNamespaces, Namespaces, StrictRegions
-from countledger.ledger.settings import Settings
 from countledger.producers.claims.claims import Claims
 from countledger.producers.quotas.quotas import Quotas
 from countledger.producers.recorder import Compensator, Recorder
 from countledger.producers.sender import Sender
 from countledger.producers.sequences.sequences import Sequences
 from countledger.producers.strict.counters import StrictCounters
+from tests.simulation.connection import connection_of
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.objects import ObjectsClient
-from tests.simulation.queue import QueueClient, SchedulerClient
-from tests.simulation.regions_operations import are_used
-from tests.simulation.shape import COUNTERS, LEDGER, STRICT
+from tests.simulation.shape import COUNTERS, LEDGER, STRICT, are_used
 from tests.simulation.stream import SimulatedStreamsClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    import boto3
+    from collections.abc import Mapping
 
     from countledger.compaction.report import CompactionReport
     from countledger.compaction.schedule import Schedule
-    from countledger.ledger.dynamo import DynamoClient
     from countledger.producers.sequences.sequences import Lease
     from tests.simulation.buffer_operations import Hand
+    from tests.simulation.connection import ProcessConnection
     from tests.simulation.process import Process
     from tests.simulation.world import World
 
 _PATIENCE_MS = 5 * SECOND_MS
 # The sequence whose numbers are leased.
 LEASED = "q:events"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProcessConnection(Connection):
-    """A connection of a simulated process.
-
-    Attributes:
-        process: which one.
-        client: of DynamoDB, for all calls; None: one that retries, and one that does not.
-    """
-
-    makes_requests: ClassVar[bool] = False
-    process: Process
-    client: DynamoClient | None = None
-
-    @property
-    def home_region(self) -> str:
-        """It may have moved."""
-        return self.process.world.home
-
-    @property
-    def outputs(self) -> Mapping[str, str]:
-        """None: the settings name everything."""
-        return {}
-
-    def in_region(self, region: str) -> ProcessConnection:
-        """The same process, with the tables of another region."""
-        return self if region == self.region else connection_of(self.process, region)
-
-    def dynamo(self, retries: Retries, *, region: str | None = None) -> DynamoClient:
-        """A client of the simulated service."""
-        if self.client is not None:
-            return self.client
-        region = region or self.region
-        return self.process.world.dynamo(self.process, retries=retries != "none", region=region)
-
-    def _client(
-        self,
-        service: str,
-        retries: Retries = "standard",  # noqa: ARG002 - of `Connection`
-        region: str | None = None,  # noqa: ARG002 - of `Connection`
-    ) -> Any:  # noqa: ANN401 - as of `Connection`
-        world = self.process.world
-        clients: dict[str, Callable[[], Any]] = {
-            "dynamodbstreams": lambda: SimulatedStreamsClient(
-                world.streams[self.region], process=self.process
-            ),
-            "scheduler": lambda: SchedulerClient(world.scheduler, self.process),
-            "sqs": lambda: QueueClient(world.queue, self.process),
-            "s3": lambda: ObjectsClient(world.bucket, self.process),
-        }
-        return clients[service]()
-
-
-def connection_of(process: Process, region: str | None = None) -> ProcessConnection:
-    """The connection of a process; it reads and writes the tables of a region, or of its own."""
-    world = process.world
-    settings = Settings(
-        ledger_table=LEDGER,
-        counters_table=COUNTERS,
-        strict_table=STRICT if are_used(world.shape.weights) else None,
-        ledger_stream_arn=world.streams[region or process.region].arn,
-        home_region=world.home,
-        clock_skew_ms=world.shape.skew_ms,
-        replication_bound_ms=world.shape.replication_ms,
-        compaction_queue_url="queue",
-        schedule_group="group",
-        dispatcher_arn="dispatcher",
-        scheduler_role_arn="role",
-    )
-    return ProcessConnection(
-        settings=settings,
-        session=cast("boto3.Session", None),
-        elsewhere=region or process.region,
-        clock=process,
-        random=world.random,
-        ids=Ids(world.new_id, world.new_ids, partial(world.new_id, 0)),
-        request_life_ms=world.shape.life_ms,
-        process=process,
-    )
 
 
 @dataclass(eq=False)

@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 
 NAMESPACE: Final = "r"
 METHODS: Final = ("atomic", "occ", "history", "set")
-OPERATIONS: Final = "strict regions"
-
-
-def are_used(weights: dict[str, float]) -> bool:
-    """Whether a simulation has counters over regions."""
-    return any(weight for name, weight in weights.items() if name.startswith(OPERATIONS))
 
 
 def counter_of(method: str) -> str:

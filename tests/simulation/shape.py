@@ -10,6 +10,8 @@ REGIONS: Final = ("home", "east", "west")
 LEDGER: Final = "ledger"
 COUNTERS: Final = "counters"
 STRICT: Final = "strict"
+# What the names of operations on strict counters over regions begin with.
+OVER_REGIONS: Final = "strict regions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,3 +347,8 @@ def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: 
             for name, weight in operations.items()
         },
     )
+
+
+def are_used(weights: dict[str, float]) -> bool:
+    """Whether a simulation has counters over regions."""
+    return any(weight for name, weight in weights.items() if name.startswith(OVER_REGIONS))

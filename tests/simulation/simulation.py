@@ -37,7 +37,7 @@ from tests.simulation.redriving import mend_all, redrive_all
 from tests.simulation.region_accidents import RegionAccidents
 from tests.simulation.running_operations import NAMESPACE
 from tests.simulation.schedule import Schedule
-from tests.simulation.shape import REGIONS, Shape, drawn
+from tests.simulation.shape import OVER_REGIONS, REGIONS, Shape, are_used, drawn
 from tests.simulation.spool import SimulatedSpool
 from tests.simulation.sums import deltas_of_any_size
 from tests.simulation.threads import under
@@ -139,7 +139,7 @@ class Simulation:
                 world.schedule.at(at_ms, partial(self._happen, name))
         if not {"regions"} & set(self.without):
             self.regions.plan(span_ms, always=self.focus is None)
-        if regions.are_used(self.shape.weights):
+        if are_used(self.shape.weights):
             for _ in range(self.shape.accidents // 3):
                 world.schedule.at(random.random() * span_ms, partial(regions.lose, world))
         repairs.plan(world, self._windows, self.focus, span_ms)
@@ -174,7 +174,7 @@ class Simulation:
             NAMESPACE, spread=self.shape.spread, horizon_ms=self.shape.horizon_ms
         )
         product.namespaces.create(strict.NAMESPACE, kind=Kind.STRICT)
-        if regions.are_used(self.shape.weights):
+        if are_used(self.shape.weights):
             product.namespaces.create(regions.NAMESPACE, kind=Kind.STRICT_REGIONS)
             regions.make_all(world, product, memory)
         product.namespaces.create("q", kind=Kind.SEQUENCE)
@@ -188,7 +188,7 @@ class Simulation:
             if self.shape.reused:
                 leave_empty_head(product, counter)
         strictly = {n: w for n, w in self.shape.weights.items() if n.startswith("strict")}
-        if any(w for n, w in strictly.items() if not n.startswith(regions.OPERATIONS)):
+        if any(w for n, w in strictly.items() if not n.startswith(OVER_REGIONS)):
             self._make_strict(product)
         if any(w for name, w in self.shape.weights.items() if name.startswith("alert")):
             alerts.set_up(world, memory)

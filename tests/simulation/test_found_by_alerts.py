@@ -12,8 +12,8 @@ from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.service import Alerts
 from countledger.ledger.limits import SECOND_MS
 from tests.simulation.calm import calm_world
+from tests.simulation.connection import connection_of
 from tests.simulation.evaluating import alerts_of
-from tests.simulation.product import connection_of
 from tests.simulation.shape import COUNTERS
 from tests.simulation.table import SimulatedTable
 from tests.simulation.world import World
