@@ -44,6 +44,7 @@ from countledger.ledger.errors import BadSetting, BadTime, CorruptItem, ServiceF
 from countledger.ledger.ids import first_id_of
 from countledger.ledger.limits import RUN_LIFE_MS
 from countledger.ledger.operations import AllOf, BeginsWith, Between, Compare, Query
+from countledger.ledger.records import INCARNATION
 from countledger.ledger.tombstones import present
 
 if TYPE_CHECKING:
@@ -275,7 +276,7 @@ class ExactReader:
         if mark is None:
             return False
         head = self.dynamo.get(self.table, keys.head_key(counter), consistent=True) or {}
-        return head.get("incarnation") == mark.get("id")
+        return bool(head.get("incarnation") == mark[INCARNATION])
 
     def read(self, counter: str) -> ExactSum:
         """The exact sum: two read units and one for each 4 KB of entries not yet compacted.

@@ -7,7 +7,7 @@ from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.exact import Head, encode_head
 from countledger.ledger.operations import Delete, Put
-from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
+from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World, deletion_mark
 from tests.unit.ledger.memory import meanwhile
 
 
@@ -20,7 +20,7 @@ def _emptied(world: World, mark_id: str = "mark") -> None:
             world.dynamo.delete(Delete(LEDGER, key))
     head = Head(generation=1, run=mark_id, incarnation=mark_id, to_at_ms=1)
     world.dynamo.put(Put(LEDGER, encode_head(COUNTER, head)))
-    world.dynamo.put(Put(LEDGER, {**keys.deletion_key(COUNTER), "id": "mark", "at": 1}))
+    world.dynamo.put(deletion_mark(COUNTER, "mark"))
 
 
 def _total(world: World) -> Item | None:

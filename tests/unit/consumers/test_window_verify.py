@@ -15,7 +15,7 @@ from countledger.ledger.operations import Put, Query
 from countledger.ledger.total import windows_names
 from countledger.ledger.windows import encode_settings
 from tests.unit.consumers.test_window_rebuild import ONE, Windows
-from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER
+from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, deletion_mark
 from tests.unit.ledger.memory import afterwards
 
 BUSY = "no verdict: its total changed, or the stream has not been handled that far; try again"
@@ -92,7 +92,7 @@ def test_windows_that_no_total_names_are_found_unless_a_deletion_explains_them(
     assert "1 item(s) of windows 'other', which its total does not name" in found.proof
     head = Head(generation=1, run="mark", incarnation="mark", to_at_ms=1)
     world.dynamo.put(Put(LEDGER, encode_head(COUNTER, head)))
-    world.dynamo.put(Put(LEDGER, {**keys.deletion_key(COUNTER), "id": "mark", "at": 1}))
+    world.dynamo.put(deletion_mark(COUNTER, "mark"))
     assert world.verdict_on_windows().verdict is Judgement.EXACT
 
 

@@ -38,7 +38,7 @@ from countledger.ledger.operations import Delete, Put
 from countledger.ledger.total import windows_ids_in
 from countledger.ledger.windows import encode_settings
 from tests.unit.connections import connection_on
-from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
+from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World, deletion_mark
 from tests.unit.ledger.memory import LOST, Fault, afterwards, applied_then_lost, meanwhile
 from tests.unit.ledger.window_settings import window_setting
 
@@ -594,7 +594,7 @@ def test_a_name_used_again_before_its_old_total_is_cleared_has_all_its_windows(
             world.dynamo.delete(Delete(LEDGER, key))
     head = Head(generation=1, run="mark", incarnation="mark", to_at_ms=1)
     world.dynamo.put(Put(LEDGER, encode_head(COUNTER, head)))
-    world.dynamo.put(Put(LEDGER, {**keys.deletion_key(COUNTER), "id": "mark", "at": 1}))
+    world.dynamo.put(deletion_mark(COUNTER, "mark"))
     world.count(7)  # of the next counter: the old total takes it
     old = set(windows_ids_in(world.total()))
 

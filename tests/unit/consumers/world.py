@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
 
+from countledger.compaction.deletion import new_mark
 from countledger.consumers.materializer import BatchOutcome, Materializer
 from countledger.consumers.progress import ShardDirectory, ShardProgress, advance_of, history_after
 from countledger.consumers.record import LedgerStream, ShardName, StreamShard
@@ -20,6 +21,7 @@ from countledger.ledger.exact import ExactReader
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import LATE_WRITE_MS
 from countledger.ledger.operations import Add, Put, Update
+from countledger.ledger.records import CHANGED_BY, INCARNATION, REVISION
 from countledger.ledger.windows import WindowSetting
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
@@ -200,3 +202,9 @@ def opened(shard: ShardName, dynamo: MemoryClient | None = None) -> MemoryClient
     dynamo.faults.extend(kept)
     dynamo.calls.clear()
     return dynamo
+
+
+def deletion_mark(counter: str, mark_id: str) -> Put:
+    """The mark of a deletion, as the product stores it."""
+    own = {INCARNATION: mark_id, REVISION: 1, CHANGED_BY: "call"}
+    return Put(LEDGER, {**new_mark(counter, 1), **own})
