@@ -546,7 +546,8 @@ def test_two_variables_that_name_the_tables_are_enough_to_record_and_to_read(
             step("total NS:a", {"totals": [{"value": 5}], "freshness": None}),
             step("total NS:a --exact", out="NS:a\t5\t5", err=unknown),
             step("entries NS:a", out="\t2\t"),
-            step("alert list", code=2, err="COUNTLEDGER_HOME_REGION is not set, and no stack"),
+            step("alert list"),
+            step(f"{_RULE} --to bus", code=2, err="is not set, and no stack"),
             step("quarantine list", code=2, err="is not set, and no stack 'no-such' has it"),
         ),
     )

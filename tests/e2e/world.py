@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from countledger import CountLedger, Event, Settings
+from countledger.compaction.schedule import revision_of
 from countledger.infra.deploy.deployment import Deployment, deploy
 from countledger.infra.local.stack import Credentials, LocalStack, RegionStack
-from countledger.ledger.attributes import Item, Key
+from countledger.ledger.attributes import Item, Key, decode
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.indexes import bucket_of
 from countledger.ledger.keys import schedule_key, total_key
@@ -100,8 +101,8 @@ def tick(stack: LocalStack | RegionStack, namespace: str) -> Any:  # noqa: ANN40
         TableName=stack.outputs["CountersTableName"],
         Key={name: {"S": value} for name, value in schedule_key(namespace).items()},
     )
-    revision = found.get("Item", {}).get("revision", {"S": "none"})["S"]
-    event = {"namespace": namespace, "revision": revision}
+    revision = revision_of(decode(found["Item"])) if "Item" in found else None
+    event = {"namespace": namespace, "revision": revision or "none"}
     return invoke(stack, stack.outputs["DispatcherFunctionName"], event)
 
 
