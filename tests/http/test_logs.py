@@ -8,7 +8,7 @@ import pytest
 
 from countledger import CountLedger
 from countledger.infra.http.api import http_app
-from countledger.infra.http.handler import adapter_of, authorize
+from countledger.infra.http.functions import adapter_of, authorize
 from tests.http.events import IAM, JWT, event_of
 from tests.http.world import Api
 

@@ -120,9 +120,9 @@ def test_the_table_of_commands_says_what_each_commands_help_says(name: str) -> N
         ("consumers.handler", {"consumers"}),
         ("consumers.alert_handler", {"consumers"}),
         ("consumers.audit_handler", {"consumers"}),
-        ("compaction.handlers", {"compaction"}),
+        ("compaction.functions", {"compaction"}),
         ("producers.ingest.handler", {"producers"}),
-        ("infra.http.handler", {"client", "consumers", "infra", "producers"}),
+        ("infra.http.functions", {"client", "consumers", "infra", "producers"}),
     ],
 )
 def test_a_function_loads_its_own_package(handler: str, packages: set[str]) -> None:

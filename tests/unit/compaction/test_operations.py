@@ -16,7 +16,7 @@ from countledger.compaction.dispatcher import (
     parse_work,
 )
 from countledger.compaction.due import SEGMENTS, SWEEP_AFTER_MS, SweepSegment
-from countledger.compaction.handlers import log_report
+from countledger.compaction.functions import log_report
 from countledger.compaction.report import (
     CompactionReport,
     LastRun,

@@ -55,7 +55,7 @@ def test_our_part_is_the_package_without_infra_but_for_the_api() -> None:
     assert "countledger/py.typed" in names
     assert "countledger/consumers/handler.py" in names
     assert "countledger/ledger/errors.py" in names
-    assert "countledger/infra/http/handler.py" in names
+    assert "countledger/infra/http/functions.py" in names
     assert not [name for name in names if name.startswith("countledger/infra/cli")]
     assert not [name for name in names if "page/" in name or "__pycache__" in name]
     assert "countledger/__main__.py" not in names
@@ -64,7 +64,7 @@ def test_our_part_is_the_package_without_infra_but_for_the_api() -> None:
 def test_the_bundle_has_what_the_api_imports() -> None:
     """Also what it imports at the first request for the state of the stack."""
     code = (
-        "import sys, json, countledger.infra.http.handler, countledger.infra.status.gathering, "
+        "import sys, json, countledger.infra.http.functions, countledger.infra.status.gathering, "
         "countledger.infra.status.facts, countledger.infra.status.findings; "
         "print(json.dumps([n for n in sys.modules if n.startswith('countledger.')]))"
     )

@@ -11,11 +11,11 @@ from aws_lambda_powertools import Logger, Metrics
 from mypy_boto3_sqs import SQSClient
 
 from countledger import probe
-from countledger.compaction import handlers as compaction
+from countledger.compaction import functions as compaction
 from countledger.consumers import alert_handler, audit_handler
 from countledger.consumers import handler as materializer
 from countledger.consumers.record import foreign_reason
-from countledger.infra.http import handler as http
+from countledger.infra.http import functions as http
 from countledger.ledger.errors import BadPayload, Throttled
 from countledger.ledger.foreign_events import records_in
 from countledger.ledger.message_queue import MessageQueue

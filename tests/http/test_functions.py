@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from mangum import Mangum
 
-from countledger.infra.http import handler
+from countledger.infra.http import functions
 from countledger.infra.http.access import EVERYTHING, NotAuthenticated, Scopes
 from countledger.infra.http.api import CORS_VARIABLE
-from countledger.infra.http.handler import adapter_of, authorize, scopes_of
+from countledger.infra.http.functions import adapter_of, authorize, scopes_of
 from tests.http.events import IAM, JWT, event_of
 from tests.http.world import Api, names_of
 
@@ -102,11 +102,11 @@ def test_the_function_answers_the_preflight_request_of_a_named_origin(
     asked = {"access-control-request-method": "POST", "origin": "https://app.example"}
     event = event_of("OPTIONS", "/v1/entries", None, None, **asked)
     monkeypatch.setenv(CORS_VARIABLE, "https://app.example")
-    handler._adapter.cache_clear()
+    functions._adapter.cache_clear()
     try:
-        answer = handler.handle(event, object())  # type: ignore[arg-type]  # not read
+        answer = functions.handle(event, object())  # type: ignore[arg-type]  # not read
     finally:
-        handler._adapter.cache_clear()
+        functions._adapter.cache_clear()
 
     assert answer["statusCode"] == 200
     assert answer["headers"]["access-control-allow-origin"] == "https://app.example"
