@@ -47,6 +47,7 @@ from countledger.producers.strict.outcome import (
     Contended,
     Duplicate,
     Held,
+    HoldExpired,
     SetFull,
 )
 from countledger.producers.strict.release import Releases, compare_held, open_holds
@@ -86,6 +87,8 @@ class Readmission:
     def apply(self) -> Steps[EndOutcome]:
         """Take the headroom: four write units; with bins two read units for each.
 
+        A refusal costs one read unit more.
+
         Returns:
             `Confirmed`; `BoundReached`: there is not enough headroom. `Duplicate`, `HoldConfirmed`:
             another call was faster. `Contended`, `Unknown`.
@@ -100,11 +103,25 @@ class Readmission:
             refused = yield from self._with_headroom(releases)
         except Throttled as error:
             refused = Contended(resolution.definition.counter, releases.waits, str(error))
-        if refused is None:
-            found = yield from replace(resolution, readmit=False).apply()
-            return resolution.unknown if isinstance(found, End) else found
+        if isinstance(refused, BoundReached):
+            refused = yield from self.confirm_refusal(refused)
+        elif refused is None:
+            refused = yield from self._found()
         doubtful = resolution.attempts.maybe_applied
         return resolution.unknown if doubtful and isinstance(refused, _NO_HEADROOM) else refused
+
+    def confirm_refusal(self, refused: BoundReached) -> Steps[EndOutcome]:
+        """Make a refusal final: one read unit.
+
+        Another call may have confirmed the hold since it was read, with the headroom that is short.
+        """
+        found = yield from self._found()
+        return refused if isinstance(found, HoldExpired) else found
+
+    def _found(self) -> Steps[EndOutcome]:
+        """What has become of the hold: one read unit."""
+        found = yield from replace(self.resolution, readmit=False).apply()
+        return self.resolution.unknown if isinstance(found, End) else found
 
     def _with_headroom(self, releases: Releases) -> Steps[EndOutcome | None]:
         """As `_at`, once there is headroom or no expired hold is left."""

@@ -33,6 +33,7 @@ from countledger.producers.quotas import acquiring
 from countledger.producers.sender import Sender
 from countledger.producers.sequences import sequences
 from countledger.producers.strict import creation, methods, token
+from countledger.producers.strict.holds import Readmission
 from countledger.producers.strict.marker import MarkerChange
 from countledger.producers.strict.multi_update import KeyedWrite
 from countledger.producers.strict.token import SetChange
@@ -136,7 +137,7 @@ def _over_any_tombstone(module: ModuleType) -> Callable[[pytest.MonkeyPatch], No
     return lambda patch: patch.setattr(module, "vacant", lambda *_: free)
 
 
-def _without_void(write: type) -> Callable[[pytest.MonkeyPatch], None]:
+def _refused_at_once(write: type) -> Callable[[pytest.MonkeyPatch], None]:
     def confirmed(_: object, refused: Refusal) -> Steps[StrictOutcome]:
         yield from ()
         return refused
@@ -485,14 +486,21 @@ CANARIES: Final = (
         "strict-marker",
         "created: take | key, add",
         20_000,
-        _without_void(MarkerChange),
+        _refused_at_once(MarkerChange),
     ),
     SwitchedOff(
         "a refusal by set leaves a token of zero",
         "strict-set",
         "created: take | key, add",
         20_000,
-        _without_void(SetChange),
+        _refused_at_once(SetChange),
+    ),
+    SwitchedOff(
+        "a refusal to readmit a hold reads the hold again",
+        "holds-lapsing-2",
+        "released: readmit | readmit",
+        20_000,
+        _refused_at_once(Readmission),
     ),
     SwitchedOff(
         "a refusal of all bins under a key asks its token once more",
@@ -507,7 +515,7 @@ CANARIES: Final = (
         "transfers",
         "created: take | transfer, add",
         20_000,
-        _without_void(KeyedWrite),
+        _refused_at_once(KeyedWrite),
     ),
     SwitchedOff(
         "an amount of a quota under a token names the number of the fence",

@@ -1,6 +1,6 @@
 """Holds over tables in memory: what each call stores, answers, and gives back."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from decimal import Decimal
 from enum import Enum
@@ -21,7 +21,9 @@ from countledger.ledger.errors import (
     KeyExpired,
     NoSuchHold,
     OpenHolds,
+    Reason,
     Throttled,
+    TransactionCancelled,
     Unclear,
 )
 from countledger.ledger.ids import IdempotencyKey
@@ -57,7 +59,7 @@ class Shop:
 
     def __init__(self, bins: int = 1) -> None:
         self.dynamo, self.clock = MemoryClient(), ManualClock()
-        self.strict = self.process()
+        self.bins, self.strict = bins, self.process()
         self.strict.create(HALL, method="marker", lower=0, opening=10, bins=bins)
 
     def process(self, clock: ManualClock | None = None) -> StrictCounters:
@@ -197,6 +199,29 @@ def test_an_expired_hold_is_readmitted_once_if_there_is_headroom(shop: Shop) -> 
     assert shop.strict.confirm(held.id, 3, readmit=True) == Confirmed(HALL, held.id, 3, 1)
     assert shop.state() == (0, 0, 0)
     assert isinstance(shop.strict.confirm(held.id, 3, readmit=True), Duplicate)
+
+
+def test_a_hold_that_another_call_readmits_meanwhile_is_not_refused(shop: Shop) -> None:
+    """That call has taken what is short; a cancelled transaction may tell of the headroom alone."""
+    held, other = shop.hold(6), shop.process()
+    shop.clock.at_ms += 12 * MINUTE_MS
+    assert isinstance(shop.strict.confirm(held.id), HoldExpired)
+
+    def readmitted() -> None:
+        assert isinstance(other.confirm(held.id, readmit=True), Confirmed)
+
+    def tell_the_last(_kind: str, _what: object, request: Callable[[], object]) -> object:
+        try:
+            return request()
+        except TransactionCancelled as cancelled:
+            first = [Reason("None") for _ in cancelled.reasons[1:]]
+            raise TransactionCancelled((*first, cancelled.reasons[-1])) from None
+
+    looks = meanwhile(readmitted, "get", where=lambda what: what.key.get("part") == keys.BIN)
+    sends = meanwhile(readmitted, "transact")
+    shop.dynamo.plans[:] = [at(tell_the_last, "transact"), looks if shop.bins > 1 else sends]
+    assert isinstance(shop.strict.confirm(held.id, readmit=True), Duplicate)
+    assert shop.state() == (4, 0, 4)
 
 
 def test_an_expired_hold_that_nobody_released_is_readmitted_where_it_is(shop: Shop) -> None:
