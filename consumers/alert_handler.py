@@ -13,9 +13,9 @@ from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
 from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.service import ConnectedServices
-from countledger.consumers.over_regions import RegionStateStore
 from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.record import failures_from, foreign_reason, label_of
+from countledger.consumers.region_state import RegionStateStore
 from countledger.consumers.total_writer import WindowRules
 from countledger.ledger.connection import Connection
 from countledger.ledger.departure import Deadline
@@ -62,7 +62,7 @@ def _parts() -> _EvaluatorParts:
             services.dead_letters,
             StoredQuarantine(store, queue, QuarantineSource.COUNTERS),
             windows=WindowRules(dynamo, table).of,
-            region=RegionStateStore.of(connection),
+            region=RegionStateStore(connection),
         ),
         ForeignEvents(store, queue, QuarantineSource.COUNTERS),
         Logger(),

@@ -6,17 +6,16 @@ Each function imports what it needs: a process that reads a total never loads wh
 from __future__ import annotations
 
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from countledger.consumers.audit import Auditor
     from countledger.consumers.proof import CatchingUp
     from countledger.consumers.rankings import Rankings
     from countledger.consumers.record import LedgerStream
-    from countledger.consumers.totals import Listing, NamesPage, SnapshotReader, TotalsReader
+    from countledger.consumers.totals import TotalsReader
     from countledger.consumers.window_audit import WindowAuditor
     from countledger.consumers.windows import WindowSettings, WindowsReader
     from countledger.ledger.attributes import Item
@@ -35,37 +34,20 @@ if TYPE_CHECKING:
 __all__ = [
     "CatchingUp",
     "LedgerStream",
-    "NamesPage",
     "QuarantineService",
     "Rankings",
     "Redrive",
-    "TotalsReader",
     "WindowAuditor",
     "WindowSettings",
     "WindowsReader",
     "auditor_of",
     "catching_up_of",
     "deletable_totals_of",
-    "listing_of",
-    "names_of",
-    "names_page_of",
     "quarantine_of",
-    "snapshots_of",
     "stream_of",
-    "totals_of",
     "window_auditor_of",
     "windows_of",
 ]
-
-
-def totals_of(connection: Connection) -> TotalsReader:
-    """The reader of a stack's totals."""
-    from countledger.consumers.over_regions import RegionStateStore
-    from countledger.consumers.totals import TotalsReader
-    from countledger.ledger.namespace import StrictRegions
-
-    region, strict = RegionStateStore.of(connection), StrictRegions.of(connection)
-    return TotalsReader(*_counters_of(connection), region, strict)
 
 
 def _counters_of(connection: Connection) -> tuple[DynamoClient, str]:
@@ -76,47 +58,7 @@ def catching_up_of(totals: TotalsReader, exact: ExactReader, namespaces: Namespa
     """What waits until a stack's totals include what was recorded."""
     from countledger.consumers.proof import CatchingUp
 
-    return CatchingUp(totals, exact, namespaces, totals.dynamo.clock)
-
-
-def names_of(connection: Connection, prefix: str) -> Iterator[str]:
-    """The counters that have a total and begin with a prefix, by a scan of their tables."""
-    from countledger.consumers.totals import counters_beginning
-    from countledger.ledger import keys
-
-    prefix = keys.check_prefix(prefix)
-    dynamo, table = _counters_of(connection)
-    tables = filter(None, (table, connection.strict))
-    return chain.from_iterable(counters_beginning(dynamo, one, prefix) for one in tables)
-
-
-def names_page_of(connection: Connection, prefix: str, after: str | None, limit: int) -> NamesPage:
-    """A part of the counters that have a total and begin with a prefix."""
-    from countledger.consumers.totals import names_page
-    from countledger.ledger import keys
-
-    prefix = keys.check_prefix(prefix)
-    dynamo, table = _counters_of(connection)
-    tables = [table] if (strict := connection.strict) is None else [table, strict]
-    return names_page(dynamo, tables, prefix, after, limit)
-
-
-def listing_of(connection: Connection, namespaces: Namespaces) -> Listing:
-    """The listing of a namespace's counters."""
-    from countledger.consumers.totals import Listing
-
-    return Listing(totals_of(connection), namespaces)
-
-
-def snapshots_of(connection: Connection) -> SnapshotReader:
-    """The reader of many totals at one moment."""
-    from countledger.consumers.over_regions import RegionStateStore
-    from countledger.consumers.totals import SnapshotReader
-    from countledger.ledger.namespace import StrictRegions
-
-    region, strict = RegionStateStore.of(connection), StrictRegions.of(connection)
-    clock, random = connection.clock, connection.random
-    return SnapshotReader(*_counters_of(connection), clock, random, region, strict)
+    return CatchingUp(totals, exact, namespaces, totals.connection.clock)
 
 
 def stream_of(connection: Connection) -> LedgerStream:
@@ -149,10 +91,11 @@ def deletable_totals_of(
 
 def windows_of(connection: Connection) -> WindowsReader:
     """The reader of a stack's windows."""
+    from countledger.consumers.totals import TotalsReader
     from countledger.consumers.windows import WindowsReader
 
     return WindowsReader(
-        totals_of(connection),
+        TotalsReader(connection),
         stream_of(connection),
         connection.clock,
         clock_skew_ms=connection.settings.clock_skew_ms,
@@ -167,7 +110,7 @@ def auditor_of(connection: Connection, exact: ExactReader, namespaces: Namespace
     from countledger.ledger.limits import late_write_ms
 
     verifier = Verifier(
-        TotalsReader(*_counters_of(connection)),
+        TotalsReader(connection, of_ledgers=True),
         exact,
         stream_of(connection),
         connection.clock,

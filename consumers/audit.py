@@ -604,7 +604,7 @@ class Auditor:
         """
         one = self.verifier
         return ProgressRecovery(
-            one.totals.dynamo, one.totals.table, one.stream, one.clock
+            one.totals.connection.retrying, one.totals.connection.counters, one.stream, one.clock
         ).recover()
 
     def each(
@@ -650,7 +650,7 @@ class Auditor:
     ) -> Audit[Audited]:
         """An audit of all counters, or of those that are wanted."""
         ledger = self.verifier.exact.table
-        totals = self.verifier.totals.table
+        totals = self.verifier.connection.counters
         purpose = f"{task} of {ledger} and {totals} in {self.region}"
         return Audit(
             Walker(self.verifier.exact.dynamo, ledger, totals),

@@ -52,7 +52,7 @@ def _parts() -> _AuditParts:
     ledger = connection.setting("ledger_table")
     return _AuditParts(
         Verifier(
-            TotalsReader(dynamo, connection.setting("counters_table")),
+            TotalsReader(connection, of_ledgers=True),
             ExactReader(dynamo, ledger),
             LedgerStream(connection.streams(), connection.setting("ledger_stream_arn")),
             clock_skew_ms=connection.settings.clock_skew_ms,
@@ -101,12 +101,12 @@ def audit(event: object, context: LambdaContext) -> dict[str, Any]:
 def _walk(parts: _AuditParts, mode: str, has_time: Callable[[], bool]) -> Audit[Repair]:
     totals, exact = parts.verifier.totals, parts.verifier.exact
     return Audit(
-        Walker(exact.dynamo, exact.table, totals.table),
+        Walker(exact.dynamo, exact.table, totals.connection.counters),
         # A verification is a repair that only says what it would do.
         Repairer(parts.verifier, dry_run=mode == "verify").repair,
         lambda one: str(one.remedy),
         parts.namespaces.is_of_a_ledger,
-        bookmarks=ItemBookmarks(totals.dynamo, totals.table, mode),
+        bookmarks=ItemBookmarks(totals.connection.retrying, totals.connection.counters, mode),
         has_time=has_time,
         unread=partial(unrepaired, parts.verifier),
     )

@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.assembly import totals_of
 from countledger.consumers.group_board import GroupBoard
 from countledger.consumers.memberships import Memberships, member_of
 from countledger.consumers.rankings import check_limit, ranked, top_of
+from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, decoded, require
 from countledger.ledger.errors import (
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from countledger.consumers.rankings import Ranked
-    from countledger.consumers.totals import TotalsReader
     from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
@@ -255,7 +254,7 @@ class Groups:
 
     def __post_init__(self) -> None:
         """Make what reads totals."""
-        object.__setattr__(self, "totals", totals_of(self.connection))
+        object.__setattr__(self, "totals", TotalsReader(self.connection))
 
     @property
     def _items(self) -> GroupItems:

@@ -10,170 +10,22 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.record import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
-from countledger.ledger.attributes import (
-    describe,
-    require,
-    require_time,
-)
-from countledger.ledger.clock import Clock, SystemClock, show_duration
-from countledger.ledger.errors import (
-    ConditionFailed,
-    CorruptItem,
-    CountledgerError,
-    RegionRebuilding,
-    Unreachable,
-)
-from countledger.ledger.ids import new_id
+from countledger.ledger.dynamo import Meter
+from countledger.ledger.errors import CountledgerError, Unreachable
 from countledger.ledger.limits import MINUTE_MS
-from countledger.ledger.namespace import StrictRegions
-from countledger.ledger.operations import Put, unchanged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from countledger.consumers.totals import Freshness
-    from countledger.ledger.attributes import Item
     from countledger.ledger.connection import Connection
-    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.total import Total
-
-
-# Whether the totals of a region are complete, by one item of its table `counters`.
-#
-# A region that joins has no totals of the entries before it. Until they are made and proven, its
-# item says `rebuilding`: totals are not read, and alerts are not evaluated. The first region of a
-# stack has no such item, and is ready.
-#
-# Each write has an id, and names the state that it replaces. So what was proven of a region that
-# left meanwhile, and joined again, does not make it ready.
-
-
-# For so long a region that was rebuilding is assumed to be rebuilding still.
-CACHED_MS: Final = MINUTE_MS
-
-
-class Phase(StrEnum):
-    """Whether the totals of a region are complete."""
-
-    REBUILDING = "rebuilding"
-    READY = "ready"
-
-
-@dataclass(frozen=True, slots=True)
-class RegionState:
-    """The state of a region.
-
-    Attributes:
-        since_ms: when that was stored, ms since the epoch; None: the region never joined.
-        revision: the id of the write that stored it; None: no write did.
-    """
-
-    phase: Phase = Phase.READY
-    since_ms: int | None = None
-    revision: str | None = None
-
-
-def decode_region_state(item: Item | None) -> RegionState:
-    """The state in the stored item; ready if there is none.
-
-    Raises:
-        CorruptItem: it cannot be read.
-    """
-    if item is None:
-        return RegionState()
-    phase = require(item, "state", str)
-    if phase not in set(Phase):
-        raise CorruptItem(f"{describe(item)}: 'state' is {phase!r}, no state of a region", item)
-    return RegionState(Phase(phase), require_time(item, "since"), require(item, "revision", str))
-
-
-@dataclass(slots=True)
-class RegionStateStore:
-    """Reads and writes the state of one region."""
-
-    dynamo: DynamoClient
-    table: str
-    clock: Clock = field(default_factory=SystemClock)
-    new_id: Callable[[int], str] = new_id
-    _known: tuple[int, RegionState] | None = field(default=None, repr=False)
-
-    @classmethod
-    def of(cls, connection: Connection) -> RegionStateStore | None:
-        """The state of a connection's region; None: it is the home region, which is always ready.
-
-        Where neither the settings nor the stack's outputs, if they had to be read, name the home
-        region, the item is read.
-        """
-        table, settings = connection.setting("counters_table"), connection.settings
-        home = settings.home_region
-        if home is None and settings.counters_table is None:
-            home = connection.setting("home_region")
-        if home == connection.region:
-            return None
-        dynamo = connection.dynamo("standard")
-        return cls(dynamo, table, connection.clock, connection.ids.new_id)
-
-    def read(self) -> RegionState:
-        """The stored state. One read unit.
-
-        Raises:
-            CorruptItem: it cannot be read.
-        """
-        found = self.dynamo.get(self.table, keys.region_state_key(), consistent=True)
-        return decode_region_state(found)
-
-    def write(self, phase: Phase, seen: RegionState) -> bool:
-        """Store a state in place of the one that was read. One write unit.
-
-        Returns:
-            False: another state is stored by now, and stays.
-        """
-        now_ms = self.clock.now_ms()
-        item = {**keys.region_state_key(), "state": str(phase), "since": now_ms}
-        item["revision"] = revision = self.new_id(now_ms)
-        same = unchanged("revision", seen.revision)
-        try:
-            self.dynamo.put(Put(self.table, item, same))
-        except ConditionFailed as failed:
-            # True: by an attempt of this write that got no answer, which the SDK repeated.
-            return (failed.item or {}).get("revision") == revision
-        return True
-
-    def current(self) -> RegionState:
-        """The state as read at most a minute ago; once ready, a region is not read again."""
-        now_ms = self.clock.now_ms()
-        known = self._known
-        if known is None or (
-            known[1].phase is not Phase.READY and not 0 <= now_ms - known[0] < CACHED_MS
-        ):
-            known = self._known = now_ms, self.read()
-        return known[1]
-
-    def is_rebuilding(self) -> bool:
-        """Whether totals are incomplete. One read unit at most once a minute; none once ready."""
-        return self.current().phase is Phase.REBUILDING
-
-    def check(self) -> None:
-        """Refuse to read totals while they are incomplete; cost as `is_rebuilding`.
-
-        Raises:
-            RegionRebuilding: they are.
-        """
-        if self.is_rebuilding():
-            since_ms = self.current().since_ms or self.clock.now_ms()
-            age = show_duration(max(0, self.clock.now_ms() - since_ms) // 1000 * 1000)
-            raise RegionRebuilding(
-                f"the totals of this region have been rebuilding for {age} and are incomplete: "
-                "read them in another region, or add up the ledger (exact); `countledger region "
-                "list` shows the progress"
-            )
 
 
 ANSWER_WITHIN_S: Final = 5.0
@@ -331,15 +183,14 @@ class RegionsReader:
 
 def _read(connection: Connection, names: list[str]) -> tuple[RegionAnswer, float]:
     """The totals of these counters in one region, or why not; and the read units of that."""
-    region = connection.region
-    dynamo = connection.dynamo("standard").metered()
+    region, meter = connection.region, Meter(parent=connection.meter)
+    connection = replace(connection, meter=meter)
     try:
         stream = LedgerStream(connection.streams(), connection.setting("ledger_stream_arn"))
-        table, state = connection.setting("counters_table"), RegionStateStore.of(connection)
-        totals = TotalsReader(dynamo, table, state, StrictRegions.of(connection))
+        totals = TotalsReader(connection)
         # In this order: what is said to be in the totals must be in those that are shown.
         freshness = totals.freshness(stream)
         answer = RegionAnswer(region, totals.read_many(names), freshness)
     except CountledgerError as error:
         answer = RegionAnswer(region, problem=str(error))
-    return answer, dynamo.meter.read_units
+    return answer, meter.read_units

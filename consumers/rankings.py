@@ -68,7 +68,7 @@ from countledger.ledger.windows import decode_settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from countledger.consumers.over_regions import RegionStateStore
+    from countledger.consumers.region_state import RegionStateStore
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
     from countledger.ledger.connection import Connection

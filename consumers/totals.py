@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from random import Random
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from countledger.consumers.progress import ShardProgress, known_progress
+from countledger.consumers.region_state import RegionStateStore
 from countledger.ledger import keys
-from countledger.ledger.attempts import Attempts, DynamoPerformer, ask, run
+from countledger.ledger.attempts import DynamoPerformer, ask, run
 from countledger.ledger.attributes import decoded, optional
-from countledger.ledger.clock import Backoff, Clock, SystemClock, to_datetime
+from countledger.ledger.clock import Backoff, to_datetime
 from countledger.ledger.errors import BadSetting, CorruptItem, Throttled, TooManyCounters, shown
 from countledger.ledger.limits import (
     PARTITION_KEY_MAX_BYTES,
     SORT_KEY_MAX_BYTES,
     TRANSACTION_ACTIONS,
 )
-from countledger.ledger.namespace import Kind, Namespaces
+from countledger.ledger.namespace import Kind, Namespaces, StrictRegions
 from countledger.ledger.operations import AllOf, BeginsWith, Compare, Query, Scan, TransactGet
 from countledger.ledger.tombstones import removed_id
 from countledger.ledger.total import Total, decode_total, with_bins
@@ -27,12 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from countledger.consumers.over_regions import RegionStateStore
     from countledger.consumers.record import LedgerStream, StreamShard
     from countledger.ledger.attempts import Exhausted
     from countledger.ledger.attributes import Item, Key, OnCorrupt
+    from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.namespace import StrictRegions
     from countledger.ledger.operations import Condition
 
 
@@ -63,17 +63,14 @@ class NamesPage:
     items_read: int
 
 
-def names_page(
-    dynamo: DynamoClient, tables: Sequence[str], prefix: str, after: str | None, limit: int
-) -> NamesPage:
+def names_page(connection: Connection, prefix: str, after: str | None, limit: int) -> NamesPage:
     """The names with a prefix that come after a place: half a read unit for each 4 KB read.
 
     A part ends after 20 requests for 1,000 items each, and after a request that ends two seconds
     or more after the part began: an answer comes soon, however slow a table is.
 
     Args:
-        dynamo: a DynamoDB client.
-        tables: those with totals, one after the other.
+        connection: to the stack, whose tables with totals are read one after the other.
         prefix: of the names; "" = all.
         after: the place, as `NamesPage.after` has it.
         limit: the largest number of names.
@@ -81,16 +78,17 @@ def names_page(
     Raises:
         BadSetting: the limit is out of range, or no place is written like this.
     """
+    prefix, tables, clock = keys.check_prefix(prefix), _with_totals(connection), connection.clock
     if type(limit) is not int or not 1 <= limit <= NAMES_MAX:
         raise BadSetting(f"limit {shown(limit)} is not a number from 1 to {NAMES_MAX:,}")
     at, key = _place(after, len(tables))
     condition: Condition = Compare("part", "=", keys.TOTAL)
     where = AllOf(condition, BeginsWith("counter", prefix)) if prefix else condition
     names: list[str] = []
-    items_read, until_ms = 0, dynamo.clock.now_ms() + _TIME_MS
+    items_read, until_ms = 0, clock.now_ms() + _TIME_MS
     for _ in range(_REQUESTS):
-        only = ("counter",)
-        page = dynamo.page(Scan(tables[at], where, only, after=key, page_size=_ITEMS_OF_A_REQUEST))
+        read = Scan(tables[at], where, ("counter",), after=key, page_size=_ITEMS_OF_A_REQUEST)
+        page = connection.retrying.page(read)
         items_read += page.items_read
         names += [item["counter"] for item in page.items]
         if len(names) > limit:
@@ -99,9 +97,15 @@ def names_page(
         at, key = (at, page.after) if page.after else (at + 1, None)
         if at == len(tables):
             return NamesPage(tuple(names), None, items_read)
-        if dynamo.clock.now_ms() >= until_ms:
+        if clock.now_ms() >= until_ms:
             break
     return NamesPage(tuple(names), _written(at, key), items_read)
+
+
+def _with_totals(connection: Connection) -> list[str]:
+    """The tables of a stack that have totals."""
+    strict = connection.strict
+    return [connection.counters] if strict is None else [connection.counters, strict]
 
 
 def _written(table: int, key: Key | None) -> str:
@@ -172,22 +176,9 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReader:
-    """Reads snapshots.
+    """Reads snapshots, where the totals of the region are complete."""
 
-    Attributes:
-        dynamo: a DynamoDB client; the SDK may retry its reads.
-        clock: the time; waits between attempts.
-        random: the source of the jitter of these waits.
-        region: the state of this region, which must be ready; None: it always is.
-        strict: the strict counters over regions, which cannot be read in a transaction.
-    """
-
-    dynamo: DynamoClient
-    table: str
-    clock: Clock = field(default_factory=SystemClock)
-    random: Random = field(default_factory=Random)
-    region: RegionStateStore | None = None
-    strict: StrictRegions | None = None
+    connection: Connection
 
     def read(self, counters: Iterable[str]) -> Snapshot:
         """The totals of up to 100 counters as of one moment: two read units each.
@@ -203,12 +194,11 @@ class SnapshotReader:
             Throttled: conflicting writes made each attempt fail.
             RegionRebuilding: the totals of this region are incomplete.
         """
-        if self.region is not None:
-            self.region.check()
+        RegionStateStore(self.connection).check()
         names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
         _check_size(len(names), "counters")
-        if self.strict is not None:
-            self.strict.refuse(names, "its table has no transactions: read it by `totals`")
+        if (strict := StrictRegions.of(self.connection)) is not None:
+            strict.refuse(names, "its table has no transactions: read it by `totals`")
         bins: dict[str, int] = {}
         for _ in range(_LOOKS):
             places = _places(names, bins)
@@ -218,7 +208,7 @@ class SnapshotReader:
             needed = {name: one.bins for name, one in totals.items() if one.bins > 1}
             if needed == bins:
                 whole = {name: _whole(totals[name], found) for name in names}
-                return Snapshot(whole, self.clock.now_ms())
+                return Snapshot(whole, self.connection.clock.now_ms())
             bins = needed
         raise Throttled("strict counters with bins were recreated during each read; try again")
 
@@ -231,11 +221,9 @@ class SnapshotReader:
                 f"no snapshot: writes were in the way of each attempt ({exhausted.error})"
             ) from exhausted.error
 
-        attempts = Attempts(self.clock, self.random, _POLICY)
-        perform = DynamoPerformer(self.dynamo, self.dynamo, self.clock)
-        items: list[Item | None] = run(
-            ask(TransactGet(self.table, wanted), attempts, give_up), perform
-        )
+        to = self.connection
+        read = ask(TransactGet(to.counters, wanted), to.attempts(policy=_POLICY), give_up)
+        items: list[Item | None] = run(read, DynamoPerformer(to.retrying, to.retrying, to.clock))
         return items
 
 
@@ -270,6 +258,13 @@ def _check_size(number: int, what: str) -> None:
             f"{number} {what}: a snapshot reads up to {TRANSACTION_ACTIONS} as of one moment; "
             "`totals` reads any number, but not as of one moment"
         )
+
+
+def names_of(connection: Connection, prefix: str) -> Iterator[str]:
+    """The counters that have a total and begin with a prefix, by a scan of their tables."""
+    prefix, dynamo = keys.check_prefix(prefix), connection.retrying
+    tables = _with_totals(connection)
+    return chain.from_iterable(counters_beginning(dynamo, one, prefix) for one in tables)
 
 
 def counters_beginning(dynamo: DynamoClient, table: str, prefix: str) -> Iterator[str]:
@@ -378,16 +373,21 @@ class TotalsReader:
     """Reads totals.
 
     Attributes:
-        dynamo: a DynamoDB client; the SDK may retry reads.
-        region: the state of this region, which must be ready for each read of totals; None: what
-            verifies and repairs totals reads them in any state.
-        strict: the strict counters over regions; None: the stack has none.
+        of_ledgers: whether it reads those of ledgers alone, and in any state of the region: for
+            what verifies and repairs them.
+        strict: the strict counters over regions; None: there are none to read.
     """
 
-    dynamo: DynamoClient
-    table: str
-    region: RegionStateStore | None = None
-    strict: StrictRegions | None = None
+    connection: Connection
+    of_ledgers: bool = False
+    region: RegionStateStore = field(init=False, repr=False)
+    strict: StrictRegions | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Make what knows the state of the region, and which counters are over regions."""
+        strict = None if self.of_ledgers else StrictRegions.of(self.connection)
+        object.__setattr__(self, "region", RegionStateStore(self.connection))
+        object.__setattr__(self, "strict", strict)
 
     def check_region(self) -> None:
         """Refuse to read totals while they are incomplete: `RegionStateStore.check`.
@@ -395,7 +395,7 @@ class TotalsReader:
         Raises:
             RegionRebuilding: they are.
         """
-        if self.region is not None:
+        if not self.of_ledgers:
             self.region.check()
 
     def read(self, counter: str, *, consistent: bool = False) -> Total:
@@ -416,7 +416,7 @@ class TotalsReader:
         self.check_region()
         counter = keys.check_counter(counter)
         key = keys.total_key(counter)
-        item = self.dynamo.get(self._table(counter), key, consistent=consistent)
+        item = self.connection.retrying.get(self._table(counter), key, consistent=consistent)
         if item is None:
             return Total(counter), None
         return self._whole(decode_total(item)), optional(item, "incarnation", str)
@@ -424,7 +424,7 @@ class TotalsReader:
     def item(self, counter: str) -> Item | None:
         """A total's stored item, strongly consistent; None: absent. One read unit."""
         key = keys.total_key(counter)
-        return self.dynamo.get(self._table(counter), key, consistent=True)
+        return self.connection.retrying.get(self._table(counter), key, consistent=True)
 
     def read_many(
         self,
@@ -445,9 +445,8 @@ class TotalsReader:
         wanted: dict[str, list[Key]] = {}
         for name in dict.fromkeys(names):
             wanted.setdefault(self._table(name), []).append(keys.total_key(name))
-        items = [
-            item for table, some in wanted.items() for item in self.dynamo.get_many(table, some)
-        ]
+        get_many = self.connection.retrying.get_many
+        items = [item for table, some in wanted.items() for item in get_many(table, some)]
         there = {item["counter"] for item in items}
         read = decoded(items, lambda item: self._whole(decode_total(item)), on_corrupt)
         found = {total.counter: total for total in read}
@@ -460,14 +459,14 @@ class TotalsReader:
     def _table(self, counter: str) -> str:
         if self.strict is not None and self.strict.has(counter):
             return self.strict.table
-        return self.table
+        return self.connection.counters
 
     def _whole(self, total: Total) -> Total:
         """The total with its bins added, if it has bins."""
         if total.bins == 1:
             return total
         bins = [keys.bin_key(total.counter, number) for number in range(total.bins)]
-        return with_bins(total, self.dynamo.get_many(self.table, bins))
+        return with_bins(total, self.connection.retrying.get_many(self.connection.counters, bins))
 
     def progress(self, shards: Iterable[str]) -> dict[str, ShardProgress]:
         """The progress of the stream shards with handled records: half a read unit for each shard.
@@ -485,7 +484,8 @@ class TotalsReader:
                 error names the shard and the command that recovers it.
         """
         wanted = [keys.progress_key(shard) for shard in shards]
-        found = map(known_progress, self.dynamo.get_many(self.table, wanted))
+        items = self.connection.retrying.get_many(self.connection.counters, wanted)
+        found = map(known_progress, items)
         return {progress.shard: progress for progress in found}
 
     def freshness(self, stream: LedgerStream) -> Freshness:
@@ -498,8 +498,7 @@ class TotalsReader:
 class Listing:
     """Lists the counters of a namespace."""
 
-    totals: TotalsReader
-    namespaces: Namespaces
+    connection: Connection
 
     def counters(self, namespace: str, on_corrupt: OnCorrupt | None = None) -> Iterator[Total]:
         """The totals of all counters of a namespace that were ever changed.
@@ -519,26 +518,24 @@ class Listing:
             CorruptItem: a total cannot be read, and `on_corrupt` is None.
         """
         namespace = keys.check_namespace(namespace)
-        match self.namespaces.get(namespace).kind:
+        to = self.connection
+        match Namespaces(to).get(namespace).kind:
             case Kind.STRICT:
-                names = self._strict(self.totals.table, namespace)
+                names = self._strict(to.counters, namespace)
             case Kind.STRICT_REGIONS:
-                strict = self.totals.strict
-                names = iter(()) if strict is None else self._strict(strict.table, namespace)
+                names = iter(()) if to.strict is None else self._strict(to.strict, namespace)
             case _:
-                names = self._found(namespace)
+                names = counters_of(to.retrying, to.counters, namespace)
         return self._read(names, on_corrupt)
 
     def _strict(self, table: str, namespace: str) -> Iterator[list[str]]:
         directory = Compare("counter", "=", keys.STRICT_PREFIX + namespace)
-        for page in self.totals.dynamo.pages(Query(table, directory)):
+        for page in self.connection.retrying.pages(Query(table, directory)):
             yield [item["part"] for item in page if removed_id(item) is None]
 
-    def _found(self, namespace: str) -> Iterator[list[str]]:
-        return counters_of(self.totals.dynamo, self.totals.table, namespace)
-
     def _read(self, pages: Iterator[list[str]], on_corrupt: OnCorrupt | None) -> Iterator[Total]:
+        totals = TotalsReader(self.connection)
         for names in pages:
             # Version 0: created for a ranked group, and never changed.
-            found = self.totals.read_many(names, on_corrupt).values()
+            found = totals.read_many(names, on_corrupt).values()
             yield from (total for total in found if total.version)

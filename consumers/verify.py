@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from countledger.consumers.totals import TotalsReader
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
+    from countledger.ledger.connection import Connection
     from countledger.ledger.exact import ExactReader
     from countledger.ledger.indexes import DueRule
     from countledger.ledger.operations import Clause, Condition
@@ -250,6 +251,11 @@ class Verifier:
     late_ms: int = LATE_WRITE_MS
     explains: bool = True
 
+    @property
+    def connection(self) -> Connection:
+        """To the region of the totals."""
+        return self.totals.connection
+
     def verify(self, counters: Iterable[str]) -> Iterator[Verdict]:
         """Compare counters, many at a time with one proof.
 
@@ -286,7 +292,7 @@ class Verifier:
         """Steps 1 to 4. Equal numbers need no settling: nothing is done because of them."""
         since_ms = self.clock.now_ms()
         settled = settle_ms > 0
-        with self.totals.dynamo.workers(self.readers, "countledger-verifier") as pool:
+        with self.connection.retrying.workers(self.readers, "countledger-verifier") as pool:
             before = list(pool.map(self._stored, counters))
             sums = list(pool.map(self._sum, counters))
             moment_ms = self.clock.now_ms()
@@ -421,7 +427,7 @@ class Repairer:
 
     def _heal(self, finding: Evidence) -> Repair:
         verdict = finding.verdict
-        plan = plan_of(self.verifier.totals.table, finding, self.verifier.clock.now_ms())
+        plan = plan_of(self.verifier.connection.counters, finding, self.verifier.clock.now_ms())
         if isinstance(plan, str):
             if verdict.verdict is not Judgement.EXACT:
                 return Repair(verdict.counter, Remedy.SKIPPED, verdict, plan)
@@ -432,7 +438,7 @@ class Repairer:
             return Repair(verdict.counter, _PLANNED[remedy], verdict, verdict.proof)
         try:
             with guarded(lambda: refuse_if_old(self.verifier, finding.since_ms)):
-                item = self.verifier.totals.dynamo.update(plan)
+                item = self.verifier.connection.retrying.update(plan)
         except ConditionFailed as failed:
             if not _is_applied(plan, failed.item):
                 reason = "its total changed just before the write; try again"
@@ -448,7 +454,8 @@ class Repairer:
         """The same result, after the total was put into the due index if it has enough entries."""
         if total is None:
             return done
-        dynamo, table = self.verifier.totals.dynamo, self.verifier.totals.table
+        to = self.verifier.connection
+        dynamo, table = to.retrying, to.counters
         rules = DueRules(dynamo, table, self.verifier.clock, self._known)
         try:
             DueMarker(dynamo, table, rules, self.verifier.clock.now_ms()).mark(total)
@@ -558,13 +565,13 @@ def clear_total(verifier: Verifier, counter: str) -> str | None:
     """
     verifier = replace(verifier, explains=False)
     (finding,) = verifier.compare([counter])
-    plan = clearing_of(verifier.totals.table, finding)
+    plan = clearing_of(verifier.connection.counters, finding)
     if isinstance(plan, str):
         return plan
     if plan is None:
         return None
     try:
-        verifier.totals.dynamo.delete(plan)
+        verifier.connection.retrying.delete(plan)
     except ConditionFailed:
         return "its total has just changed; call again"
     if isinstance(finding.exact, ExactSum) and not finding.exact.entries:

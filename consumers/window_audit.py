@@ -149,7 +149,7 @@ class WindowRebuilder:
         proof: Proof,
     ) -> int:
         """Write the total and the items of a setting; how many had changed meanwhile."""
-        now_ms, table = self._now_ms(), self.windows.verifier.totals.table
+        now_ms, table = self._now_ms(), self.windows.verifier.connection.counters
         total = total_rebuilt_of(table, found, setting, windows_id, windows)
         # The total first, as the materializer does. Items of a busy counter are decided by their
         # own versions; what the total says about windows is set once it rests.
@@ -171,7 +171,8 @@ class WindowRebuilder:
         """
         if found.is_deleted:
             return 0  # the deletion does
-        dynamo, table = self.windows.verifier.totals.dynamo, self.windows.verifier.totals.table
+        to = self.windows.verifier.connection
+        dynamo, table = to.retrying, to.counters
         changed = 0
         for windows_id, items in found.unnamed().items():
             for item in items if windows_id not in named else ():
@@ -185,11 +186,11 @@ class WindowRebuilder:
         at_ms = found.total.get(REPAIRED_AT)
         if at_ms is not None:
             key, same = keys.total_key(found.counter), Compare(REPAIRED_AT, "=", at_ms)
-            table = self.windows.verifier.totals.table
+            table = self.windows.verifier.connection.counters
             self._applied(Update(table, key, (Drop(REPAIRED_AT),), same))
 
     def _applied(self, update: Update) -> bool:
-        return wrote(self.windows.verifier.totals.dynamo, update)
+        return wrote(self.windows.verifier.connection.retrying, update)
 
 
 def _id_of(found: WindowEvidence, setting: WindowSetting, now_ms: int) -> str:
@@ -403,8 +404,8 @@ class WindowAuditor:
         return is_wanted
 
     def _has_windows(self, namespace: str) -> bool:
-        totals = self.auditor.verifier.totals
-        item = totals.dynamo.get(totals.table, keys.windows_key(namespace), consistent=True)
+        to = self.auditor.verifier.connection
+        item = to.retrying.get(to.counters, keys.windows_key(namespace), consistent=True)
         return bool(decode_settings(item))
 
 

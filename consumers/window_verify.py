@@ -322,9 +322,9 @@ class WindowVerifier:
         """The setting of a counter's namespace: one read unit for each namespace."""
         namespace = keys.namespace_of(counter)
         if namespace not in known:
-            totals = self.verifier.totals
+            to = self.verifier.connection
             try:
-                item = totals.dynamo.get(totals.table, keys.windows_key(namespace), consistent=True)
+                item = to.retrying.get(to.counters, keys.windows_key(namespace), consistent=True)
                 known[namespace] = WindowEvidence(counter, decode_settings(item))
             except CorruptItem as error:
                 known[namespace] = WindowEvidence(counter, flaw=str(error))
@@ -360,9 +360,9 @@ class WindowVerifier:
         return self.verifier.totals.item(counter) or {}
 
     def _items(self, counter: str) -> dict[str, Item]:
-        totals = self.verifier.totals
+        to = self.verifier.connection
         where = AllOf(Compare("counter", "=", counter), BeginsWith("part", keys.WINDOW_PREFIX))
-        pages = totals.dynamo.pages(Query(totals.table, where, consistent=True))
+        pages = to.retrying.pages(Query(to.counters, where, consistent=True))
         return {item["part"]: item for page in pages for item in page}
 
     def _entries(self, found: WindowEvidence) -> list[Entry] | str:

@@ -663,7 +663,8 @@ class WindowsReader:
         if kind in {Per.MINUTE, Per.HOUR}:
             check_counted(kind, windows, settings, namespace)
             check_kept(kind, windows[0], with_kind, now_ms)
-        total = self.totals.dynamo.get(self.totals.table, keys.total_key(counter)) or {}
+        to = self.totals.connection
+        total = to.retrying.get(to.counters, keys.total_key(counter)) or {}
         sums = WindowSums(windows, kind, repaired_ms_of(total))
         for setting in with_kind:
             windows_id = windows_id_of(total, setting.id)
@@ -676,9 +677,8 @@ class WindowsReader:
         return sums.read(settings, through_ms)
 
     def _read_settings(self, namespace: str) -> tuple[WindowSetting, ...]:
-        return decode_settings(
-            self.totals.dynamo.get(self.totals.table, keys.windows_key(namespace))
-        )
+        to = self.totals.connection
+        return decode_settings(to.retrying.get(to.counters, keys.windows_key(namespace)))
 
     def _items(
         self,
@@ -693,8 +693,9 @@ class WindowsReader:
             keys.window_part(windows_id, f"{kind}#{item_name(setting, kind, at_ms)}")
             for at_ms in (windows[0].start_ms, windows[-1].end_ms - 1)
         )
+        to = self.totals.connection
         where = AllOf(Compare("counter", "=", counter), Between("part", first, last))
-        for page in self.totals.dynamo.pages(Query(self.totals.table, where)):
+        for page in to.retrying.pages(Query(to.counters, where)):
             yield from page
 
     def _handled_through_ms(self, now_ms: int, wanted_ms: int, *, prove: bool) -> int:

@@ -46,11 +46,9 @@ if TYPE_CHECKING:
     from countledger.consumers.assembly import (
         CatchingUp,
         LedgerStream,
-        NamesPage,
         QuarantineService,
         Rankings,
         Redrive,
-        TotalsReader,
         WindowAuditor,
         WindowSettings,
         WindowsReader,
@@ -58,6 +56,7 @@ if TYPE_CHECKING:
     from countledger.consumers.audit import Auditor
     from countledger.consumers.groups import Groups
     from countledger.consumers.over_regions import RegionsReader
+    from countledger.consumers.totals import NamesPage, TotalsReader
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.exact import ExactReader
     from countledger.ledger.namespace import Namespaces
@@ -333,7 +332,7 @@ class CountLedger:
 
         A scan of the table `counters`: half a read unit for each 4 KB of it, whatever is found.
         """
-        from countledger.consumers.assembly import names_of
+        from countledger.consumers.totals import names_of
 
         return names_of(self.connection, prefix)
 
@@ -353,9 +352,9 @@ class CountLedger:
         Raises:
             BadSetting: `limit` or `after` breaks its rule.
         """
-        from countledger.consumers.assembly import names_page_of
+        from countledger.consumers.totals import names_page
 
-        return names_page_of(self.connection, prefix, after, limit)
+        return names_page(self.connection, prefix, after, limit)
 
     def windows(
         self,
@@ -401,9 +400,9 @@ class CountLedger:
             TooManyCounters: the counters, with their bins, do not fit into one transaction.
             Throttled: every attempt conflicted with writes.
         """
-        from countledger.consumers.assembly import snapshots_of
+        from countledger.consumers.totals import SnapshotReader
 
-        return snapshots_of(self.connection).read(counters)
+        return SnapshotReader(self.connection).read(counters)
 
     def counters(self, namespace: str, *, on_corrupt: OnCorrupt | None = None) -> Iterator[Total]:
         """The counters of a namespace that have a total, with their totals.
@@ -419,9 +418,9 @@ class CountLedger:
             NamespaceUnknown: the namespace does not exist.
             CorruptItem: a total cannot be read, and `on_corrupt` is not given.
         """
-        from countledger.consumers.assembly import listing_of
+        from countledger.consumers.totals import Listing
 
-        return listing_of(self.connection, self.namespaces).counters(namespace, on_corrupt)
+        return Listing(self.connection).counters(namespace, on_corrupt)
 
     def freshness(self, *, prove: bool = False) -> Freshness:
         """The time up to which totals are complete. Half a read unit for each stream shard.
@@ -627,10 +626,10 @@ class CountLedger:
     @made_once
     def rankings(self) -> Rankings:
         """Rankings of namespaces: switch them on and off, and read the top."""
-        from countledger.consumers.over_regions import RegionStateStore
         from countledger.consumers.rankings import Rankings
+        from countledger.consumers.region_state import RegionStateStore
 
-        return Rankings(self.connection, RegionStateStore.of(self.connection))
+        return Rankings(self.connection, RegionStateStore(self.connection))
 
     @made_once
     def window_settings(self) -> WindowSettings:
@@ -706,9 +705,9 @@ class CountLedger:
 
     @made_once
     def _totals(self) -> TotalsReader:
-        from countledger.consumers.assembly import totals_of
+        from countledger.consumers.totals import TotalsReader
 
-        return totals_of(self.connection)
+        return TotalsReader(self.connection)
 
     @made_once
     def _windows(self) -> WindowsReader:

@@ -24,7 +24,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.report import Retire, RunOutcome
-from countledger.consumers.assembly import totals_of
+from countledger.consumers.totals import TotalsReader
 from countledger.ledger.clock import Clock, SystemClock, to_datetime, to_ms
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import BadPayload, shown
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
     from countledger.compaction.report import CompactionReport
-    from countledger.consumers.totals import TotalsReader
     from countledger.producers.recorder import Recorder
 
 NAMESPACE: Final = "countledger-probe"
@@ -173,7 +172,7 @@ def _parts() -> _ProbeParts:
         namespaces,
         recorder_of(connection, namespaces),
         ExactReader(connection.dynamo("standard"), connection.setting("ledger_table")),
-        totals_of(connection),
+        TotalsReader(connection),
         Compactor(connection, Retire.DELETE),
     )
     made.prepare()

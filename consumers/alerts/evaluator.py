@@ -106,7 +106,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.rule import Rule, Target
     from countledger.consumers.alerts.rule_index import KnownRules, RuleIndex
     from countledger.consumers.alerts.state import AlertState
-    from countledger.consumers.over_regions import RegionStateStore
+    from countledger.consumers.region_state import RegionStateStore
     from countledger.consumers.rejected import Quarantine, Unstored
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item

@@ -374,7 +374,7 @@ def _check_window(rule: Rule, total: Total | None, totals: TotalsReader) -> None
     if rule.counter is None and ":" not in name:
         return  # counters of several namespaces; those without windows are not evaluated
     namespace = keys.namespace_of(name)
-    item = totals.dynamo.get(totals.table, keys.windows_key(namespace))
+    item = totals.connection.retrying.get(totals.connection.counters, keys.windows_key(namespace))
     settings = decode_settings(item)
     if not settings or settings[-1].ended_ms is not None:
         raise NoWindows(

@@ -43,8 +43,7 @@ from countledger.consumers.alerts.rule import (
 )
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.state import decide_scan, decode_state, scan_write_of
-from countledger.consumers.assembly import totals_of
-from countledger.consumers.totals import counters_beginning
+from countledger.consumers.totals import TotalsReader, counters_beginning
 from countledger.ledger import keys
 from countledger.ledger.attributes import require_amount
 from countledger.ledger.clock import Clock, SystemClock, show_duration
@@ -76,7 +75,6 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.delivery import DeadLetters, LoggedAlert, Resent
     from countledger.consumers.alerts.message import Alert, Publisher
     from countledger.consumers.alerts.rule import Rule, RuleSpec
-    from countledger.consumers.totals import TotalsReader
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.ledger.connection import Connection
@@ -432,7 +430,7 @@ class Alerts:
         """Make what reads and writes rules, totals and the log."""
         to = self.connection
         object.__setattr__(self, "rules", Rules(to, 0 if self.at_once else ALERT_RULE_DELAY_MS))
-        object.__setattr__(self, "totals", totals_of(to))
+        object.__setattr__(self, "totals", TotalsReader(to))
         object.__setattr__(self, "alert_log", AlertLog(to.retrying, to.counters))
 
     def create(

@@ -11,7 +11,7 @@ import typer
 from countledger.compaction.regions import Promotion
 from countledger.compaction.salvage import LedgerCopy, Salvage, SalvagePlaces
 from countledger.consumers.assembly import auditor_of
-from countledger.consumers.over_regions import Phase
+from countledger.consumers.region_state import Phase
 from countledger.infra.cli.app import BadUsage, Options, Yes, confirm, parse_pairs, shared
 from countledger.infra.cli.deploy import (
     NOBODY,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.over_regions import Phase, RegionState, RegionStateStore
+from countledger.consumers.region_state import Phase, RegionState, RegionStateStore
 from countledger.infra.deploy.deployment import Effect, parameters_in, tags_in
 from countledger.infra.deploy.region_checks import (
     home_by_epoch,
@@ -419,7 +419,7 @@ class RegionChange:
         return self.owner.in_region(self.region)
 
     def _write(self, phase: Phase, seen: Observed) -> None:
-        store = RegionStateStore(self._there.dynamo("standard"), str(seen.counters), self.clock)
+        store = RegionStateStore(self._there.with_counters(str(seen.counters)))
         # Else another run stored a state meanwhile: the next step is decided from that.
         store.write(phase, seen.state)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.compaction.lease import decode_shown
-from countledger.consumers.over_regions import RegionState, RegionStateStore
 from countledger.consumers.record import LedgerStream, counts, made_at_ms
+from countledger.consumers.region_state import RegionState, RegionStateStore
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Judgement
 from countledger.infra.deploy.stack_operation import DeployFailed
@@ -87,7 +87,7 @@ def replicas_of(connection: Connection) -> dict[str, str]:
 def state_in(connection: Connection, counters: str) -> RegionState:
     """The state of a region, by its table of totals; that of none if the table is gone."""
     try:
-        return RegionStateStore(connection.dynamo("standard"), counters).read()
+        return RegionStateStore(connection.with_counters(counters)).read()
     except TableNotFound:
         return RegionState()
 
@@ -182,8 +182,7 @@ def watch_quiet(
     """
     bound_ms = connection.settings.replication_bound_ms
     stream = LedgerStream(connection.streams(), connection.setting("ledger_stream_arn"))
-    totals = TotalsReader(connection.dynamo("standard"), connection.setting("counters_table"))
-    opened = totals.progress(str(one.shard) for one in stream.shards())
+    opened = TotalsReader(connection).progress(str(one.shard) for one in stream.shards())
     positions = {name: one.sequence for name, one in opened.items()}
     begun_ms = clock.now_ms()
     say(f"nobody may record in {connection.region} for {bound_ms // SECOND_MS} s")

@@ -169,7 +169,6 @@ class LedgerRegionsAnswer(AnswerBody):
 def list_shards(call: Called) -> Response:
     """The lag of each shard of the stream. Half a read unit each, and a few calls."""
     connection = call.may(ScopeVerb.READ).connection
-    totals = TotalsReader(connection.dynamo("standard"), connection.setting("counters_table"))
     stream = LedgerStream(connection.streams(), connection.setting("ledger_stream_arn"))
     shards = [
         ShardLagAnswer(
@@ -177,7 +176,7 @@ def list_shards(call: Called) -> Response:
             handled_through=_moment(one.handled_through_ms),
             waiting_since=_moment(one.waiting_since_ms),
         )
-        for one in shard_lags(totals, stream)
+        for one in shard_lags(TotalsReader(connection), stream)
     ]
     return answered(ShardLagsAnswer(at=_moment(connection.clock.now_ms()), shards=shards))
 

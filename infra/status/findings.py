@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from countledger.compaction.schedule import interval_ms
-from countledger.consumers.over_regions import Phase
+from countledger.consumers.region_state import Phase
 from countledger.infra.deploy.account_limits import warnings
 from countledger.ledger.clock import show_duration
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS

@@ -13,9 +13,9 @@ from countledger.compaction.report import LastRunStore
 from countledger.consumers.alerts.service import silence_of
 from countledger.consumers.assembly import auditor_of
 from countledger.consumers.audit import ForeignItems
-from countledger.consumers.over_regions import Phase, RegionStateStore
 from countledger.consumers.proof import proven_freshness
 from countledger.consumers.record import LedgerStream
+from countledger.consumers.region_state import Phase, RegionStateStore
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Judgement
 from countledger.infra.deploy.account_limits import read_quotas
@@ -248,8 +248,7 @@ def region_fact(connection: Connection) -> RegionFact:
     Raises:
         CorruptItem: its state cannot be read.
     """
-    table = connection.setting("counters_table")
-    state = RegionStateStore(connection.dynamo("standard"), table).read()
+    state = RegionStateStore(connection).read()
     home = connection.setting("home_region")
     return RegionFact(connection.region, home, state.phase, state.since_ms)
 
@@ -259,10 +258,8 @@ def freshness_fact(connection: Connection) -> FreshnessFact:
 
     One read unit for each shard of the stream; it also reads the stream where totals are behind.
     """
-    table = connection.setting("counters_table")
-    totals = TotalsReader(connection.dynamo("standard"), table)
     stream = LedgerStream(connection.streams(), connection.setting("ledger_stream_arn"))
-    fresh = proven_freshness(totals, stream)
+    fresh = proven_freshness(TotalsReader(connection), stream)
     return FreshnessFact(fresh.handled_through_ms, fresh.waiting_since_ms, len(fresh.idle))
 
 

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from countledger import CountLedger, Settings
-from countledger.consumers.over_regions import Phase, RegionStateStore
+from countledger.consumers.region_state import Phase, RegionStateStore
 from countledger.infra.cli.app import Options
 from countledger.infra.cli.regions import change_of
 from countledger.infra.deploy.region_change import (
@@ -218,8 +218,7 @@ def _kill_before(last: Step) -> Callable[[Step], None]:
 def test_a_region_that_was_rebuilding_is_found_by_status(stack: LocalStack) -> None:
     with patch.dict(os.environ, stack.environment()):
         connection = Connection.open(Settings(stack_name=stack.name))
-        table = connection.setting("counters_table")
-        store = RegionStateStore(connection.dynamo("standard"), table)
+        store = RegionStateStore(connection)
     store.write(Phase.REBUILDING, store.read())
 
     found = Command(stack.environment())("status", "--json", "--region", HOME).json

@@ -8,7 +8,7 @@ import pytest
 from countledger import CountLedger, Settings
 from countledger.compaction.lease import Epoch
 from countledger.compaction.regions import Promotion
-from countledger.consumers.over_regions import Phase, RegionStateStore
+from countledger.consumers.region_state import Phase, RegionStateStore
 from countledger.infra.deploy.home_change import HomeChange, HomeStep
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
@@ -117,8 +117,7 @@ def test_a_region_without_complete_totals_is_not_promoted(
 ) -> None:
     target = _other(_home(command))
     connection = _client(stack, target).connection
-    table = connection.setting("counters_table")
-    store = RegionStateStore(connection.dynamo("standard"), table)
+    store = RegionStateStore(connection)
     store.write(Phase.REBUILDING, store.read())
 
     refused = command("region", "promote", target, "--leave-strict")

@@ -42,7 +42,7 @@ class Deleting:
     def deleter(self) -> LedgerDeleter:
         """A process of its own."""
         made = compactor(self.store, clock=self.clock)
-        totals = TotalsReader(made.regions.home, self.store.counters)
+        totals = TotalsReader(made.connection, of_ledgers=True)
         return LedgerDeleter(
             made.connection,
             lambda _: RegionalTotals(

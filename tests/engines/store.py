@@ -176,7 +176,7 @@ class Store:
 
     def totals(self) -> TotalsReader:
         """A reader of totals."""
-        return TotalsReader(self._own_dynamo.metered(), self.counters)
+        return TotalsReader(self.process())
 
     def materializer(
         self, *, quarantine: KeptRecords | None = None, clock: Clock | None = None

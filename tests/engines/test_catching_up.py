@@ -170,7 +170,9 @@ def test_p9_the_units_of_an_answer_without_a_wait(store: Store, counter: str) ->
     waiting.namespaces.expect(counter, Kind.LEDGER)
 
     assert waiting.read(counter, timeout_s=10).value == 3
-    units = waiting.totals.dynamo.meter.read_units + waiting.exact.dynamo.meter.read_units
+    units = (
+        waiting.totals.connection.retrying.meter.read_units + waiting.exact.dynamo.meter.read_units
+    )
     assert units == store.exact().read(counter).read_units + 1.5
 
 

@@ -148,7 +148,7 @@ def test_the_counters_of_a_namespace_are_listed(store: Store, namespace: str) ->
     seller = seller_of(store)
     for name in ("b", "a"):
         seller.create(f"s{namespace}:{name}", method="atomic", opening=5, bins=2)
-    listing = Listing(store.totals(), store.namespaces())
+    listing = Listing(store.process())
 
     assert sorted(one.counter for one in listing.counters(namespace)) == names
     found = [(one.counter, one.value) for one in listing.counters(f"s{namespace}")]
@@ -164,7 +164,7 @@ def test_plain_names_are_listed_as_of_the_namespace_default(store: Store, namesp
     for name in names:
         _moved(store, name, 1, 1)
 
-    found = {one.counter for one in Listing(store.totals(), store.namespaces()).counters("default")}
+    found = {one.counter for one in Listing(store.process()).counters("default")}
 
     assert names <= found
     assert all(keys.namespace_of(one) == "default" for one in found)
@@ -177,7 +177,7 @@ def test_p9_in_a_ranked_group_it_costs_two_units_more(store: Store, namespace: s
     """To add and to remove, and for what moves the total; the plain neighbour costs one unit."""
     names = _recorded(store, namespace, 2)
     groups = _groups(store)
-    dynamo = groups.totals.dynamo
+    dynamo = groups.connection.retrying
     Namespaces(groups.connection).get(namespace)
     groups.add(namespace, [])
     groups.switch_ranking(namespace, on=True)
@@ -199,7 +199,7 @@ def test_p9_a_member_that_was_just_removed_costs_a_unit_more(store: Store, names
     """A removal costs what a deletion costs; the tombstone is named by a second request."""
     (name,) = _recorded(store, namespace, 1)
     groups = _groups(store)
-    dynamo = groups.totals.dynamo
+    dynamo = groups.connection.retrying
     groups.add(namespace, [])
 
     written = [metered(dynamo)[0]]
@@ -219,7 +219,7 @@ def test_p9_a_removal_without_a_place_costs_a_unit_more_if_the_group_was_ranked(
     (name,) = _recorded(store, namespace, 1)
     never = f"{namespace}:never"
     groups = _groups(store)
-    dynamo = groups.totals.dynamo
+    dynamo = groups.connection.retrying
     Namespaces(groups.connection).get(namespace)
     groups.add(namespace, [])
     for on in (True, False):
@@ -246,7 +246,7 @@ def test_p9_what_the_deletion_of_a_group_costs(store: Store, namespace: str) -> 
     """One read unit more if it was never ranked: another call may just have switched that on."""
     names = _recorded(store, namespace, 3)
     groups = _groups(store)
-    dynamo = groups.totals.dynamo
+    dynamo = groups.connection.retrying
     costs: dict[tuple[bool, ...], tuple[float, float]] = {}
 
     for switches in ((), (True,), (True, False)):
@@ -270,7 +270,7 @@ def test_p9_the_totals_of_a_group_cost_half_a_unit_each(store: Store, namespace:
     """And the memberships by their size; of a ranked group the top costs the same for any size."""
     names = _recorded(store, namespace, 20)
     groups = _groups(store)
-    dynamo = groups.totals.dynamo
+    dynamo = groups.connection.retrying
     groups.add(namespace, names)
     blind = store.engine.has(Difference.NO_UNITS_FOR_BATCH_GET)
 

@@ -12,7 +12,7 @@ COUNT = 25
 
 
 def _page(store: Store, prefix: str, after: str | None = None, limit: int = 100) -> NamesPage:
-    return names_page(store.dynamo(), [store.counters], prefix, after, limit)
+    return names_page(store.process(), prefix, after, limit)
 
 
 @pytest.mark.parametrize("limit", [1, 7, 1_000])

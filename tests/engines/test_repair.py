@@ -103,7 +103,7 @@ def test_p9_a_verdict_costs_two_reads_and_an_exact_read(store: Store, counter: s
     """A drift is looked at twice, and its head once more; its repair is one write unit."""
     _filled(store, counter)
     verifier = _verifier(store)
-    dynamo = verifier.totals.dynamo
+    dynamo = verifier.connection.retrying
 
     next(verifier.verify([counter]))
     spent = dynamo.meter.read_units
@@ -162,7 +162,9 @@ def test_a_repair_that_slept_for_half_a_day_writes_nothing(
     clock = HandClock()
     verifier = replace(_verifier(store), clock=clock)
 
-    with before_call(verifier.totals.dynamo.client, "UpdateItem", lambda: clock.move_ms(asleep_ms)):
+    with before_call(
+        verifier.connection.retrying.client, "UpdateItem", lambda: clock.move_ms(asleep_ms)
+    ):
         (repair,) = Repairer(verifier).repair([counter])
 
     assert repair.remedy is remedy

@@ -9,14 +9,13 @@ from countledger.consumers.total_writer import FoldedChange, update_of
 from countledger.consumers.totals import SnapshotReader
 from countledger.ledger.errors import BadCounterName, RequestRejected, TooManyCounters
 from countledger.producers.strict.counters import StrictCounters
-from tests.engines.clock import HandClock
 from tests.engines.differences import Difference
 from tests.engines.store import Store
 from tests.faults.strict.sellers import metered, seller_of
 
 
 def _reader(tables: Store) -> SnapshotReader:
-    return SnapshotReader(tables.dynamo(), tables.counters, HandClock())
+    return SnapshotReader(tables.process())
 
 
 def _materialized(tables: Store, counter: str, total: int) -> None:
@@ -62,7 +61,7 @@ def test_a_snapshot_takes_up_to_100_counters_bins_counted(tables: Store, counter
         reader.read([*names[:97], f"{counter}-spread"])
     with pytest.raises(BadCounterName):
         reader.read(["a#b"])
-    assert reader.read([]) == Snapshot({}, reader.clock.now_ms())
+    assert reader.read([]) == Snapshot({}, reader.connection.clock.now_ms())
 
 
 def test_p9_a_snapshot_costs_two_read_units_for_each_counter(tables: Store, counter: str) -> None:
@@ -70,6 +69,6 @@ def test_p9_a_snapshot_costs_two_read_units_for_each_counter(tables: Store, coun
     reader = _reader(tables)
 
     reader.read([counter, f"l{counter}", f"l{counter}-none"])
-    assert metered(reader.dynamo) == (0, 6)
+    assert metered(reader.connection.retrying) == (0, 6)
     reader.read([counter, f"{counter}-spread"])
-    assert metered(reader.dynamo) == (0, 6 + 2 * 2 + 2 * 5)
+    assert metered(reader.connection.retrying) == (0, 6 + 2 * 2 + 2 * 5)

@@ -42,7 +42,7 @@ def test_p3_a_total_is_exact_and_read_by_one_get(store: Store, counter: str) -> 
         store.materializer(clock=clock).apply(records, shard)
     reader = store.totals()
 
-    with calls(reader.dynamo.client) as made:
+    with calls(reader.connection.retrying.client) as made:
         total = reader.read(counter)
 
     assert made == ["GetItem"]

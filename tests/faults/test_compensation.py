@@ -4,7 +4,6 @@ import pytest
 
 from countledger.consumers.totals import SnapshotReader
 from countledger.ledger.errors import RequestRejected, Throttled
-from tests.engines.clock import HandClock
 from tests.engines.store import Store
 from tests.faults.injection import Fault, Kind, faults
 from tests.faults.strict.sellers import seller_of
@@ -12,8 +11,8 @@ from tests.faults.strict.sellers import seller_of
 
 def test_a_snapshot_waits_until_writes_are_out_of_its_way(store: Store, counter: str) -> None:
     seller_of(store).create(counter, method="atomic", opening=5)
-    reader = SnapshotReader(store.connection.dynamo("none"), store.counters, HandClock())
-    client = reader.dynamo.client
+    reader = SnapshotReader(store.process(dynamo=store.connection.dynamo("none")))
+    client = reader.connection.retrying.client
 
     with faults(client, at="TransactGetItems", plan=[Fault(Kind.CONFLICT)] * 3):
         assert reader.read([counter]).totals[counter].value == 5

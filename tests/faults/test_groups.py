@@ -51,7 +51,7 @@ def test_a_removal_that_died_leaves_no_place_behind_its_group(
     groups, later = _groups(store), _groups(store)
     groups.add(group, names)
     groups.switch_ranking(group, on=True)
-    crash = faults(groups.totals.dynamo.client, at="UpdateItem", plan=[Fault(Kind.CRASH)])
+    crash = faults(groups.connection.retrying.client, at="UpdateItem", plan=[Fault(Kind.CRASH)])
     with crash, pytest.raises(Crash):
         groups.remove(group, names[:1])
 
@@ -78,7 +78,7 @@ def test_a_member_that_goes_while_it_is_placed_is_taken_off(
     with (
         rule.watched(),
         before_call(
-            groups.totals.dynamo.client, "UpdateItem", lambda: _remove(other, group, names)
+            groups.connection.retrying.client, "UpdateItem", lambda: _remove(other, group, names)
         ),
     ):
         groups.add(group, names)
@@ -98,7 +98,7 @@ def test_what_is_added_while_a_group_is_deleted_is_in_a_group(
     def add() -> None:
         other.add(group, names)
 
-    with before_call(groups.totals.dynamo.client, "PutItem", add):
+    with before_call(groups.connection.retrying.client, "PutItem", add):
         groups.delete(group)
 
     assert list(groups.of(names[0])) == [group]
@@ -120,7 +120,7 @@ def test_a_group_that_is_made_again_is_not_the_one_that_is_deleted(
         other.add(group, names)
         other.switch_ranking(group, on=True)
 
-    with before_call(groups.totals.dynamo.client, "PutItem", make_again):
+    with before_call(groups.connection.retrying.client, "PutItem", make_again):
         groups.delete(group)
 
     assert groups.get(group).ranked
@@ -139,7 +139,7 @@ def test_a_group_that_goes_while_it_is_ranked_is_said_to_be_gone(
         other.delete(group)
 
     with (
-        before_call(groups.totals.dynamo.client, "UpdateItem", delete),
+        before_call(groups.connection.retrying.client, "UpdateItem", delete),
         pytest.raises(NoSuchGroup, match=group),
     ):
         groups.switch_ranking(group, on=True)

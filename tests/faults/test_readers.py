@@ -19,11 +19,11 @@ Read = Callable[[Store, DynamoClient, str], object]
 
 
 def _total(store: Store, dynamo: DynamoClient, counter: str) -> object:
-    return TotalsReader(dynamo, store.counters).read(counter).value
+    return TotalsReader(store.process(dynamo=dynamo)).read(counter).value
 
 
 def _totals(store: Store, dynamo: DynamoClient, counter: str) -> object:
-    return TotalsReader(dynamo, store.counters).read_many([counter])[counter].value
+    return TotalsReader(store.process(dynamo=dynamo)).read_many([counter])[counter].value
 
 
 def _exact(store: Store, dynamo: DynamoClient, counter: str) -> object:
@@ -69,7 +69,7 @@ def test_p3_keys_left_unanswered_are_asked_for_again(
     dynamo = replace(store.dynamo(), clock=(clock := HandClock()))
 
     with unanswered(dynamo.client, [5, 2, 1]) as asked:
-        totals = TotalsReader(dynamo, table).read_many(names)
+        totals = TotalsReader(store.process(dynamo=dynamo).with_counters(table)).read_many(names)
 
     assert asked == [8, 5, 2, 1]
     assert len(clock.slept_ms) == 3
@@ -82,4 +82,4 @@ def test_p3_keys_that_stay_unanswered_are_an_error(store: Store, counter: str) -
     attempts = dynamo.backoff.attempts
 
     with unanswered(dynamo.client, range(attempts + 1, 1, -1)), pytest.raises(Throttled):
-        TotalsReader(dynamo, store.counters).read_many(names)
+        TotalsReader(store.process(dynamo=dynamo)).read_many(names)

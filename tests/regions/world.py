@@ -115,7 +115,7 @@ class World:
             )
             assert not outcome.failed
             assert not quarantine.kept
-        total = TotalsReader(dynamo, table).read(self.counter, consistent=True).value
+        total = TotalsReader(connection, of_ledgers=True).read(self.counter, consistent=True).value
         assert isinstance(total, int)
         return total
 

@@ -44,7 +44,7 @@ def believed(prover: Prover, moment_ms: int, **_: object) -> proof.Proof:
 
 def _by_entry_times(prover: Prover, moment_ms: int, **_: object) -> proof.Proof | None:
     """Verdicts rest on what entries say of their own time, and not on what the stream shows."""
-    dynamo: Any = prover.totals.dynamo
+    dynamo: Any = prover.totals.connection.retrying
     entries = dynamo.process.world.copies[dynamo.region]["ledger"].items.values()
     newest_ms = max((item.get("at", 0) for item in entries), default=0)
     return None if newest_ms + prover.clock_skew_ms > moment_ms else believed(prover, moment_ms)

@@ -26,7 +26,7 @@ from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger.clock import Backoff
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.limits import SECOND_MS
-from countledger.ledger.namespace import KnownNamespaces, Namespaces, StrictRegions
+from countledger.ledger.namespace import KnownNamespaces, Namespaces
 from countledger.producers.claims.claims import Claims
 from countledger.producers.quotas.quotas import Quotas
 from countledger.producers.recorder import Compensator, Recorder
@@ -36,7 +36,7 @@ from countledger.producers.strict.counters import StrictCounters
 from tests.simulation.connection import connection_of
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.objects import ObjectsClient
-from tests.simulation.shape import COUNTERS, LEDGER, STRICT, are_used
+from tests.simulation.shape import LEDGER
 from tests.simulation.stream import SimulatedStreamsClient
 
 if TYPE_CHECKING:
@@ -130,9 +130,7 @@ class Product:
     @cached_property
     def totals(self) -> TotalsReader:
         """Reads totals."""
-        used = are_used(self.world.shape.weights)
-        strict = StrictRegions(STRICT, self.namespaces) if used else None
-        return TotalsReader(self.reads, COUNTERS, strict=strict)
+        return TotalsReader(self.connection)
 
     @cached_property
     def stream(self) -> LedgerStream:

@@ -17,6 +17,7 @@ from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER
 from tests.unit.compaction.world import World
+from tests.unit.connections import connection_on
 
 TIMEOUT_MS = 43 * SECOND_MS
 
@@ -44,7 +45,7 @@ class Probed(World):
             self.namespaces,
             Recorder(sender, HOME, self.clock),
             ExactReader(self.dynamo, LEDGER, self.clock),
-            TotalsReader(self.dynamo, COUNTERS),
+            TotalsReader(connection_on(self.dynamo, self.clock)),
             self.compactor(retire=Retire.DELETE),
             self.clock,
         )

@@ -52,7 +52,7 @@ def _expect(seller: StrictCounters, values: dict[str, int]) -> None:
 def test_no_snapshot_shows_half_a_transfer(store: Store, counter: str) -> None:
     """While one thread moves things to and fro another one looks: the sum is always the same."""
     seller, source, target = _pair(store, counter)
-    reader = SnapshotReader(store.dynamo(), store.counters)
+    reader = SnapshotReader(store.connection)
 
     def move() -> None:
         for number in range(20):

@@ -25,6 +25,7 @@ from countledger.ledger.operations import Put
 from countledger.ledger.total import new_windows_id
 from countledger.ledger.windows import WindowSetting, encode_settings
 from tests.unit.alerts.evaluating import COUNTER, REGION, START_MS, TABLE, World, rule
+from tests.unit.connections import connection_on
 from tests.unit.ledger.window_settings import window_setting
 
 ZONE = "Asia/Kolkata"
@@ -297,9 +298,13 @@ def test_an_initial_scan_reads_no_windows() -> None:
         refuse_now(windowed())
 
 
+def _totals(here: World) -> TotalsReader:
+    return TotalsReader(connection_on(here.dynamo, here.clock, counters_table=TABLE))
+
+
 def test_a_rule_is_refused_for_counters_without_its_windows() -> None:
     here = world(finest=Per.DAY)
-    totals = TotalsReader(here.dynamo, TABLE)
+    totals = _totals(here)
 
     check_watched(windowed("day"), totals)
     check_watched(windowed("month", prefix=COUNTER), totals)
@@ -311,7 +316,7 @@ def test_a_rule_is_refused_for_counters_without_its_windows() -> None:
 
 
 def test_a_rule_is_refused_where_windows_were_switched_off() -> None:
-    totals = TotalsReader(world(ended_ms=START_MS + HOUR_MS).dynamo, TABLE)
+    totals = _totals(world(ended_ms=START_MS + HOUR_MS))
 
     with pytest.raises(NoWindows, match="windows enable a --by day"):
         check_watched(windowed("day", prefix="a:"), totals)
@@ -325,7 +330,7 @@ def test_a_rule_is_refused_for_a_strict_counter() -> None:
     with pytest.raises(WrongKind, match="ledger counter as well"):
         check_watched(
             replace(windowed("day"), prefix=None, counter="a:strict"),
-            TotalsReader(here.dynamo, TABLE),
+            _totals(here),
         )
 
 

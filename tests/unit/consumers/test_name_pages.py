@@ -10,8 +10,10 @@ from countledger.consumers.totals import names_page
 from countledger.infra.memory.client import MemoryDynamo
 from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger import keys
+from countledger.ledger.connection import Connection
 from countledger.ledger.operations import Page, Query, Scan
 from countledger.testing import MemoryStack
+from tests.unit.connections import connection_on
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _COUNT = 25_000
@@ -28,6 +30,10 @@ class _SlowDynamo(MemoryDynamo):
         """One page, late."""
         self.clock.sleep_ms(self.takes_ms)
         return MemoryDynamo.page(self, read)
+
+
+def _to(slow: _SlowDynamo) -> Connection:
+    return connection_on(slow, slow.clock, counters_table=COUNTERS)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +58,7 @@ def test_a_part_ends_after_twenty_requests_or_two_seconds(
     slow = _SlowDynamo(**values, takes_ms=takes_ms)
     began_ms = slow.clock.now_ms()
 
-    part = names_page(slow, [COUNTERS], "views:", None, 10)
+    part = names_page(_to(slow), "views:", None, 10)
 
     assert part.items_read == requests * _PAGE
     assert part.after is not None
@@ -62,10 +68,10 @@ def test_a_part_ends_after_twenty_requests_or_two_seconds(
 def test_the_parts_of_a_slow_table_are_all_of_it(large: MemoryDynamo) -> None:
     values: dict[str, Any] = {one.name: getattr(large, one.name) for one in fields(large)}
     slow = _SlowDynamo(**values, takes_ms=1_500)
-    part = names_page(slow, [COUNTERS], "likes:12", None, 1_000)
+    part = names_page(_to(slow), "likes:12", None, 1_000)
     found = [*part.names]
     while part.after is not None:
-        part = names_page(slow, [COUNTERS], "likes:12", part.after, 1_000)
+        part = names_page(_to(slow), "likes:12", part.after, 1_000)
         found += part.names
 
     assert sorted(found) == sorted(f"likes:{n}" for n in range(_COUNT) if f"{n}".startswith("12"))

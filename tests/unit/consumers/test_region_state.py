@@ -4,24 +4,27 @@ from dataclasses import replace
 
 import pytest
 
-from countledger.consumers.over_regions import CACHED_MS, Phase, RegionStateStore
 from countledger.consumers.rankings import Rankings
+from countledger.consumers.region_state import CACHED_MS, Phase, RegionStateStore
 from countledger.consumers.totals import SnapshotReader, TotalsReader
 from countledger.ledger import keys
-from countledger.ledger.connection import Connection
 from countledger.ledger.errors import CorruptItem, RegionRebuilding
 from countledger.ledger.operations import Delete, Put
-from countledger.ledger.settings import Settings
 from tests.unit.alerts.evaluating import TABLE, World, history, rule
-from tests.unit.connections import connection_on
+from tests.unit.connections import UnitConnection, connection_on
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient, sent_twice
 
 COUNTERS = "counters"
 
 
+def _elsewhere(dynamo: MemoryClient, clock: ManualClock | None = None) -> UnitConnection:
+    """A connection to a region that has joined."""
+    return connection_on(dynamo, clock, region="us-east-1")
+
+
 def _store(dynamo: MemoryClient, clock: ManualClock | None = None) -> RegionStateStore:
-    return RegionStateStore(dynamo, COUNTERS, clock or ManualClock())
+    return RegionStateStore(_elsewhere(dynamo, clock))
 
 
 def test_a_region_that_never_joined_is_ready_and_read_once() -> None:
@@ -37,20 +40,20 @@ def test_totals_are_refused_until_the_region_is_ready() -> None:
     dynamo, clock = MemoryClient(), ManualClock()
     store = _store(dynamo, clock)
     store.write(Phase.REBUILDING, store.read())
-    totals = TotalsReader(dynamo, COUNTERS, store)
-    rankings = Rankings(connection_on(dynamo), store)
+    here = _elsewhere(dynamo, clock)
+    totals, rankings = TotalsReader(here), Rankings(here, store)
 
     clock.at_ms += 90_000
     for read in (
         lambda: totals.read("a:b"),
         lambda: totals.read_many(["a:b"]),
-        lambda: SnapshotReader(dynamo, COUNTERS, region=store).read(["a:b"]),
+        lambda: SnapshotReader(here).read(["a:b"]),
         lambda: rankings.top("a"),
     ):
         with pytest.raises(RegionRebuilding, match=r"for 90 s.*incomplete"):
             read()
     # What makes the totals reads them in any state.
-    assert TotalsReader(dynamo, COUNTERS).read("a:b").value == 0
+    assert TotalsReader(here, of_ledgers=True).read("a:b").value == 0
 
 
 def test_the_state_is_read_again_each_minute_until_it_is_ready() -> None:
@@ -120,7 +123,8 @@ def test_a_state_that_is_none_is_named() -> None:
 def test_nothing_is_evaluated_while_totals_are_made() -> None:
     """A total that is made passes each threshold below it; nothing happened, so nobody is told."""
     world = World([rule(10)])
-    state = RegionStateStore(world.dynamo, TABLE, world.clock)
+    there = connection_on(world.dynamo, world.clock, region="us-east-1", counters_table=TABLE)
+    state = RegionStateStore(there)
     state.write(Phase.REBUILDING, state.read())
     evaluator = replace(world.evaluator(), region=state)
 
@@ -133,13 +137,14 @@ def test_nothing_is_evaluated_while_totals_are_made() -> None:
     assert world.alerts == [(10, 1)]
 
 
-def test_the_home_region_is_not_asked() -> None:
+@pytest.mark.parametrize(
+    ("region", "home", "reads"),
+    [("eu-west-1", "eu-west-1", 0), ("us-east-1", "eu-west-1", 1), ("us-east-1", None, 1)],
+)
+def test_the_home_region_is_not_asked(region: str, home: str | None, reads: int) -> None:
     """It never joined: its reads of totals cost what they did."""
-    home = Settings(counters_table=COUNTERS, home_region="eu-west-1")
-    unknown = Settings(counters_table=COUNTERS, home_region=None)
+    dynamo = MemoryClient()
+    store = RegionStateStore(connection_on(dynamo, region=region, home_region=home))
 
-    assert RegionStateStore.of(Connection.open(home, region="eu-west-1")) is None
-    for settings in (home, unknown):
-        store = RegionStateStore.of(Connection.open(settings, region="us-east-1"))
-        assert store is not None
-        assert store.table == COUNTERS
+    assert not store.is_rebuilding()
+    assert len(dynamo.calls) == reads

@@ -53,7 +53,9 @@ class Windowed(World):
         return WindowSettings(connection_on(self.dynamo, self.clock))
 
     def reader(self) -> WindowsReader:
-        return WindowsReader(TotalsReader(self.dynamo, COUNTERS), self.stream, self.clock)
+        return WindowsReader(
+            TotalsReader(connection_on(self.dynamo, self.clock)), self.stream, self.clock
+        )
 
     def enable(self, by: str = "hour", **values: Any) -> None:  # noqa: ANN401 - any argument
         """Switch windows on, and wait until they are."""

@@ -23,6 +23,7 @@ from countledger.ledger.limits import LATE_WRITE_MS
 from countledger.ledger.operations import Add, Put, Update
 from countledger.ledger.records import CHANGED_BY, INCARNATION, REVISION
 from countledger.ledger.windows import WindowSetting
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
 
@@ -158,7 +159,7 @@ class World:
         self.dynamo.update(advance_of(COUNTERS, one))
 
     def verifier(self) -> Verifier:
-        totals = TotalsReader(self.dynamo, COUNTERS)
+        totals = TotalsReader(connection_on(self.dynamo, self.clock), of_ledgers=True)
         return Verifier(totals, ExactReader(self.dynamo, LEDGER), self.stream, self.clock)
 
     def verdict(self, counter: str = COUNTER) -> Verdict:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from countledger.consumers.over_regions import Phase, RegionState
+from countledger.consumers.region_state import Phase, RegionState
 from countledger.infra.deploy.region_change import (
     ADDING,
     Observed,

@@ -10,7 +10,7 @@ import pytest
 from countledger import Schedule
 from countledger.compaction.report import LastRun, WorkDone
 from countledger.consumers.audit import ForeignItems
-from countledger.consumers.over_regions import Phase
+from countledger.consumers.region_state import Phase
 from countledger.infra.status.facts import (
     AlarmFact,
     Facts,
