@@ -38,11 +38,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, Type
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from countledger.consumers.progress import ProgressRecovery
-from countledger.consumers.verify import Judgement, Remedy, Repair, Repairer, unrepaired
+from countledger.consumers.proof import PATIENCE_MS
+from countledger.consumers.verify import Judgement, Remedy, Repair, Repairer, Verifier, unrepaired
 from countledger.ledger import keys
 from countledger.ledger.attributes import require
 from countledger.ledger.errors import BadSetting, CorruptItem, shown
-from countledger.ledger.namespace import Kind
+from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Compare, Put, Scan
 from countledger.ledger.private_files import replace_private
 from countledger.ledger.quarantine import RedriveAnswer
@@ -51,10 +52,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from countledger.consumers.verify import Verdict, Verifier
+    from countledger.consumers.verify import Verdict
     from countledger.ledger.attributes import Item, Key
-    from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.namespace import Namespaces
+    from countledger.ledger.connection import Connection
     from countledger.ledger.quarantine import QuarantinedRecord
 
 
@@ -160,15 +160,12 @@ class Walker:
     """Walks over all counters.
 
     Attributes:
-        dynamo: a DynamoDB client; the SDK may retry its reads.
         page_size: how many totals of each segment are in a round. A larger round shares one proof
             among more counters, and more of them change while it waits for the proof.
         entries_per_page: the same of entries; at worst each names another counter without a total.
     """
 
-    dynamo: DynamoClient
-    ledger: str
-    totals: str
+    connection: Connection
     page_size: int = TOTALS_PER_PAGE
     entries_per_page: int = ENTRIES_PER_PAGE
 
@@ -177,15 +174,15 @@ class Walker:
 
         And half of one for each counter of `ledger`, to see whether it has a total.
         """
-        segments = bookmark.segments
+        segments, dynamo = bookmark.segments, self.connection.retrying
         early: set[str] = set()
         for source in ORDER:
             pages = {
-                lane.segment: self.dynamo.pages(self._scan(lane, segments))
+                lane.segment: dynamo.pages(self._scan(lane, segments))
                 for lane in bookmark.lanes
                 if lane.source is source and not lane.done
             }
-            with self.dynamo.workers(max(1, len(pages)), "countledger-walker") as pool:
+            with dynamo.workers(max(1, len(pages)), "countledger-walker") as pool:
                 while pages:
                     read = dict(zip(pages, pool.map(_next, pages.values()), strict=True))
                     pages = {n: rest for n, rest in pages.items() if read[n] is not None}
@@ -198,7 +195,7 @@ class Walker:
     def _scan(self, lane: WalkSegment, segments: int) -> Scan:
         at_totals = lane.source is WalkedTable.TOTALS
         return Scan(
-            self.totals if at_totals else self.ledger,
+            self.connection.counters if at_totals else self.connection.ledger,
             _HAS_TOTAL if at_totals else None,
             ("counter", "part" if at_totals else "entry"),
             segment=lane.segment,
@@ -216,7 +213,8 @@ class Walker:
         if source is WalkedTable.TOTALS:
             return names
         wanted = [keys.total_key(name) for name in names]
-        there = {item["counter"] for item in self.dynamo.get_many(self.totals, wanted)}
+        totals = self.connection.retrying.get_many(self.connection.counters, wanted)
+        there = {item["counter"] for item in totals}
         return tuple(name for name in names if name not in there)
 
 
@@ -358,13 +356,13 @@ class ItemBookmarks:
         purpose: task of the walk; each purpose has one position.
     """
 
-    dynamo: DynamoClient
-    table: str
+    connection: Connection
     purpose: str
 
     def load(self) -> WalkPosition | None:
         """The position in the item; None if it is missing, or another release wrote it."""
-        item = self.dynamo.get(self.table, keys.bookmark_key(self.purpose), consistent=True)
+        to = self.connection
+        item = to.retrying.get(to.counters, keys.bookmark_key(self.purpose), consistent=True)
         if item is None or "place" not in item:
             return None
         try:
@@ -375,11 +373,15 @@ class ItemBookmarks:
     def save(self, place: WalkPosition) -> None:
         """Write the item."""
         text = encode_position(place, self.purpose)
-        self.dynamo.put(Put(self.table, {**keys.bookmark_key(self.purpose), "place": text}))
+        self._put({"place": text})
 
     def clear(self, foreign: ForeignItems) -> None:
         """Write the item without a position; `status` reads what it says of foreign items."""
-        self.dynamo.put(Put(self.table, keys.bookmark_key(self.purpose) | foreign.stored()))
+        self._put(foreign.stored())
+
+    def _put(self, values: Mapping[str, Any]) -> None:
+        to = self.connection
+        to.retrying.put(Put(to.counters, {**keys.bookmark_key(self.purpose), **values}))
 
 
 class _SavedLane(BaseModel):
@@ -532,14 +534,22 @@ class Auditor:
     """Compares totals with their ledgers, and repairs totals that drifted.
 
     Attributes:
+        connection: to the region; the stored position of a walk names it.
+        patience_ms: how long to wait for a stream without progress before a verdict is `busy`.
         verifier: makes the verdicts.
         namespaces: the namespaces, which say whether a counter has a ledger.
-        region: the region of this process; the stored position of a walk names it.
     """
 
-    verifier: Verifier
-    namespaces: Namespaces
-    region: str
+    connection: Connection
+    patience_ms: int = PATIENCE_MS
+    verifier: Verifier = field(init=False, repr=False)
+    namespaces: Namespaces = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """In a process."""
+        verifier = Verifier(self.connection, patience_ms=self.patience_ms)
+        object.__setattr__(self, "verifier", verifier)
+        object.__setattr__(self, "namespaces", Namespaces(self.connection))
 
     def verify(self, counter: str) -> Verdict:
         """Compare a total with its ledger, after a proof that the stream has been handled."""
@@ -602,10 +612,7 @@ class Auditor:
         Raises:
             SetupError: the stream was switched off.
         """
-        one = self.verifier
-        return ProgressRecovery(
-            one.totals.connection.retrying, one.totals.connection.counters, one.stream, one.clock
-        ).recover()
+        return ProgressRecovery(self.connection).recover()
 
     def each(
         self,
@@ -649,11 +656,10 @@ class Auditor:
         is_wanted: Callable[[str], bool] | None = None,
     ) -> Audit[Audited]:
         """An audit of all counters, or of those that are wanted."""
-        ledger = self.verifier.exact.table
-        totals = self.verifier.connection.counters
-        purpose = f"{task} of {ledger} and {totals} in {self.region}"
+        to = self.connection
+        purpose = f"{task} of {to.ledger} and {to.counters} in {to.region}"
         return Audit(
-            Walker(self.verifier.exact.dynamo, ledger, totals),
+            Walker(to),
             process,
             name_of,
             is_wanted or self.namespaces.is_of_a_ledger,
@@ -679,13 +685,13 @@ def of_a_ledger(namespaces: Namespaces, counter: str) -> str:
 _ADVICE = "; it differs from its ledger: run `countledger repair` first"
 
 
-def why_not_exact(auditor: Auditor, counter: str) -> str | None:
-    """Why a counter's total must not be deleted, or None: it is proven exact.
+def why_not_exact(verifier: Verifier, counter: str) -> str | None:
+    """Why a total must not be deleted, or None: it is proven exact.
 
-    As `Auditor.verify`. A drift may still change: a record that the stream has not delivered, or a
+    As `Verifier.verify`. A drift may still change: a record that the stream has not delivered, or a
     running repair, would create the total again after its deletion.
     """
-    verdict = auditor.verify(counter)
+    (verdict,) = verifier.verify([counter])
     if verdict.verdict is Judgement.EXACT:
         return None
     advice = _ADVICE if verdict.verdict is Judgement.DRIFT else ""

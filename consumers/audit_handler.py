@@ -15,15 +15,12 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.consumers.audit import AUDIT_MODES, CHUNK, Audit, ItemBookmarks, Walker
-from countledger.consumers.record import LedgerStream
-from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Judgement, Remedy, Repair, Repairer, Verifier, unrepaired
 from countledger.ledger.amount import to_text
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import BadPayload
-from countledger.ledger.exact import ExactReader
 from countledger.ledger.foreign_events import described, object_in
-from countledger.ledger.limits import MINUTE_MS, late_write_ms
+from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.namespace import Namespaces
 
 if TYPE_CHECKING:
@@ -48,21 +45,8 @@ class _AuditParts:
 def _parts() -> _AuditParts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
-    dynamo = connection.dynamo("standard")
-    ledger = connection.setting("ledger_table")
-    return _AuditParts(
-        Verifier(
-            TotalsReader(connection, of_ledgers=True),
-            ExactReader(dynamo, ledger),
-            LedgerStream(connection.streams(), connection.setting("ledger_stream_arn")),
-            clock_skew_ms=connection.settings.clock_skew_ms,
-            late_ms=late_write_ms(connection.settings.clock_skew_ms),
-            chunk=CHUNK,
-        ),
-        Namespaces(connection),
-        Logger(),
-        Metrics(),
-    )
+    verifier = Verifier(connection, chunk=CHUNK)
+    return _AuditParts(verifier, Namespaces(connection), Logger(), Metrics())
 
 
 def audit(event: object, context: LambdaContext) -> dict[str, Any]:
@@ -99,14 +83,14 @@ def audit(event: object, context: LambdaContext) -> dict[str, Any]:
 
 
 def _walk(parts: _AuditParts, mode: str, has_time: Callable[[], bool]) -> Audit[Repair]:
-    totals, exact = parts.verifier.totals, parts.verifier.exact
+    connection = parts.verifier.connection
     return Audit(
-        Walker(exact.dynamo, exact.table, totals.connection.counters),
+        Walker(connection),
         # A verification is a repair that only says what it would do.
         Repairer(parts.verifier, dry_run=mode == "verify").repair,
         lambda one: str(one.remedy),
         parts.namespaces.is_of_a_ledger,
-        bookmarks=ItemBookmarks(totals.connection.retrying, totals.connection.counters, mode),
+        bookmarks=ItemBookmarks(connection, mode),
         has_time=has_time,
         unread=partial(unrepaired, parts.verifier),
     )

@@ -13,7 +13,6 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.record import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.dynamo import Meter
@@ -186,10 +185,9 @@ def _read(connection: Connection, names: list[str]) -> tuple[RegionAnswer, float
     region, meter = connection.region, Meter(parent=connection.meter)
     connection = replace(connection, meter=meter)
     try:
-        stream = LedgerStream(connection.streams(), connection.setting("ledger_stream_arn"))
         totals = TotalsReader(connection)
         # In this order: what is said to be in the totals must be in those that are shown.
-        freshness = totals.freshness(stream)
+        freshness = totals.freshness()
         answer = RegionAnswer(region, totals.read_many(names), freshness)
     except CountledgerError as error:
         answer = RegionAnswer(region, problem=str(error))

@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Final
 from countledger.consumers.record import CLOSED, CLOSELY, LedgerStream, StreamShard, made_at_ms
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, optional, require
-from countledger.ledger.clock import Clock, SystemClock, to_datetime
+from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import (
     ConditionFailed,
     CorruptItem,
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from countledger.consumers.record import ShardName
+    from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Clause
 
@@ -377,10 +378,7 @@ def known_shards(dynamo: DynamoClient, table: str, stream: str) -> Iterator[str]
 class ProgressRecovery:
     """Finds shards whose progress is lost, and writes new progress for them."""
 
-    dynamo: DynamoClient
-    table: str
-    stream: LedgerStream
-    clock: Clock = field(default_factory=SystemClock)
+    connection: Connection
 
     def recover(self) -> Iterator[str]:
         """Mark each known shard without readable progress as handled to its end.
@@ -394,32 +392,35 @@ class ProgressRecovery:
         Raises:
             SetupError: the stream was switched off.
         """
-        self.stream.check_on()
-        for one in self.stream.shards():
-            item = self.dynamo.get(self.table, keys.progress_key(str(one.shard)), consistent=True)
-            if self._is_lost(one, item) and self._recover(one, item):
+        to, stream = self.connection, LedgerStream(self.connection)
+        stream.check_on()
+        for one in stream.shards():
+            key = keys.progress_key(str(one.shard))
+            item = to.retrying.get(to.counters, key, consistent=True)
+            if self._is_lost(one, item) and self._recover(stream, one, item):
                 yield str(one.shard)
 
     def _is_lost(self, one: StreamShard, item: Item | None) -> bool:
         if item is None:
             key = keys.known_shard_key(one.shard.stream, one.shard.id)
-            entry = self.dynamo.get(self.table, key, consistent=True)
-            return is_known(entry, self.clock.now_ms())
+            to = self.connection
+            entry = to.retrying.get(to.counters, key, consistent=True)
+            return is_known(entry, to.clock.now_ms())
         try:
             known_progress(item)
         except ProgressLost:
             return True
         return False
 
-    def _recover(self, one: StreamShard, item: Item | None) -> bool:
+    def _recover(self, stream: LedgerStream, one: StreamShard, item: Item | None) -> bool:
         sequence, made_ms = "0", 0
         pages = CLOSED if one.closed else CLOSELY
-        for record in self.stream.after(one.shard, None, empty_pages=pages):
+        for record in stream.after(one.shard, None, empty_pages=pages):
             sequence, made_ms = record["dynamodb"]["SequenceNumber"], int(made_at_ms(record))
-        now_ms = self.clock.now_ms()
+        to, now_ms = self.connection, self.connection.clock.now_ms()
         recovered = ShardProgress(str(one.shard), sequence, made_ms, now_ms, 0, 0, 0)
         try:
-            self.dynamo.update(recovery_of(self.table, recovered, item))
+            to.retrying.update(recovery_of(to.counters, recovered, item))
         except ConditionFailed as refused:
             # Another process wrote it, or an attempt of this one that got no answer.
             found = refused.item or {}

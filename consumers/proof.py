@@ -55,25 +55,24 @@ from countledger.consumers.record import (
     counts,
     made_at_ms,
 )
-from countledger.consumers.totals import freshness_of
-from countledger.ledger.clock import Clock, SystemClock, show_duration
+from countledger.consumers.totals import TotalsReader, freshness_of
+from countledger.ledger.clock import show_duration
 from countledger.ledger.errors import TotalBehind
+from countledger.ledger.exact import ExactReader
 from countledger.ledger.limits import (
-    CLOCK_SKEW_DEFAULT_MS,
     HOUR_MS,
-    LATE_WRITE_MS,
     SECOND_MS,
     STREAM_KEPT_MS,
 )
-from countledger.ledger.namespace import Kind
+from countledger.ledger.namespace import Kind, Namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from countledger.consumers.progress import ShardProgress
-    from countledger.consumers.totals import Freshness, TotalsReader
-    from countledger.ledger.exact import ExactReader, ExactSum
-    from countledger.ledger.namespace import Namespaces
+    from countledger.consumers.totals import Freshness
+    from countledger.ledger.connection import Connection
+    from countledger.ledger.exact import ExactSum
     from countledger.ledger.total import Total
 
 
@@ -111,19 +110,19 @@ class Prover:
     """Waits for proofs.
 
     Attributes:
-        clock: the time; waits.
-        clock_skew_ms: how far clocks may differ.
         patience_ms: how long to wait for a stream without progress. While it progresses, wait until
             its records are later than the moment plus the clock skew.
-        late_ms: how long a write that did not know a shard's progress may still land.
     """
 
-    totals: TotalsReader
-    stream: LedgerStream
-    clock: Clock = field(default_factory=SystemClock)
-    clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
+    connection: Connection
     patience_ms: int = PATIENCE_MS
-    late_ms: int = LATE_WRITE_MS
+    totals: TotalsReader = field(init=False, repr=False)
+    stream: LedgerStream = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Make what reads progress, and the stream."""
+        object.__setattr__(self, "totals", TotalsReader(self.connection, of_ledgers=True))
+        object.__setattr__(self, "stream", LedgerStream(self.connection))
 
     def past(self, moment_ms: int, *, closely: bool = False) -> Proof | None:
         """The proof for a moment; None if it was not reached in time.
@@ -136,7 +135,8 @@ class Prover:
             SetupError: the stream was switched off.
         """
         self.stream.check_on()
-        started_ms = moved_ms = self.clock.now_ms()
+        clock = self.connection.clock
+        started_ms = moved_ms = clock.now_ms()
         handled: dict[str, str] = {}
         while True:
             shards = self.stream.shards()
@@ -148,15 +148,15 @@ class Prover:
             }
             if all(proofs.values()):
                 landed = self._landed(proofs, opened, closely=closely)
-                return _proof(opened, proofs, landed, self.clock.now_ms())
-            now_ms = self.clock.now_ms()
+                return _proof(opened, proofs, landed, clock.now_ms())
+            now_ms = clock.now_ms()
             reached = {name: one.sequence for name, one in progress.items()}
             if reached != handled:
                 handled, moved_ms = reached, now_ms
-            longest_ms = self.clock_skew_ms + self.patience_ms
+            longest_ms = self.connection.clock_skew_ms + self.patience_ms
             if now_ms - moved_ms >= self.patience_ms or now_ms - started_ms >= longest_ms:
                 return None
-            self.clock.sleep_ms(_POLL_MS)
+            clock.sleep_ms(_POLL_MS)
 
     def _proven(
         self,
@@ -169,7 +169,7 @@ class Prover:
     ) -> By | None:
         """How a shard is proven past a moment; None: it is not."""
         mine = progress.get(str(one.shard))
-        limit_ms = moment_ms + self.clock_skew_ms
+        limit_ms = moment_ms + self.connection.clock_skew_ms
         if is_finished(one, shards, progress):
             return By.CHILD
         if mine and mine.handled_through_ms > limit_ms:
@@ -195,20 +195,20 @@ class Prover:
         nothing about its own progress, which may be old, or deleted with its table. So the stream
         is read after that progress: two calls for each such shard.
         """
-        now_ms = self.clock.now_ms()
+        now_ms, late_ms = self.connection.clock.now_ms(), self.connection.late_write_ms
         landed: set[str] = set()
         for one, by in proofs.items():
             mine = progress.get(str(one.shard))
             if by is By.CHILD:
                 rests = (
                     closely
-                    and _children_landed(one, proofs, progress, now_ms, self.late_ms)
+                    and _children_landed(one, proofs, progress, now_ms, late_ms)
                     and not self._is_left(one, mine)
                 )
             else:
                 rests = (
                     mine is not None
-                    and now_ms - mine.handled_at_ms >= self.late_ms
+                    and now_ms - mine.handled_at_ms >= late_ms
                     and not (by is By.END and _may_be_trimmed(mine, now_ms))
                 )
             if rests:
@@ -293,13 +293,14 @@ class ShardLag:
     waiting_since_ms: int | None
 
 
-def proven_freshness(totals: TotalsReader, stream: LedgerStream) -> Freshness:
+def proven_freshness(connection: Connection) -> Freshness:
     """The freshness of totals, and what of the stream they lack.
 
     Half a read unit for each shard of the stream, and a few calls.
     """
+    stream = LedgerStream(connection)
     shards = stream.shards()
-    progress = totals.progress(str(one.shard) for one in shards)
+    progress = TotalsReader(connection).progress(str(one.shard) for one in shards)
     waiting_ms = waiting_since_ms(stream, shards, progress)
     found = freshness_of(shards, progress)
     return replace(found, up_to_date=waiting_ms is None, waiting_since_ms=waiting_ms)
@@ -321,13 +322,14 @@ def waiting_since_ms(
     return min((at_ms for at_ms in found if at_ms is not None), default=None)
 
 
-def shard_lags(totals: TotalsReader, stream: LedgerStream) -> tuple[ShardLag, ...]:
+def shard_lags(connection: Connection) -> tuple[ShardLag, ...]:
     """The lag of each shard that may still have something to handle, by name.
 
     Half a read unit for each shard of the stream, and a few calls.
     """
+    stream = LedgerStream(connection)
     shards = stream.shards()
-    progress = totals.progress(str(one.shard) for one in shards)
+    progress = TotalsReader(connection).progress(str(one.shard) for one in shards)
     return tuple(
         ShardLag(name, progress[name].handled_through_ms if name in progress else None, waiting_ms)
         for name, waiting_ms in sorted(_waiting(stream, shards, progress).items())
@@ -354,16 +356,14 @@ def _first_ms(stream: LedgerStream, one: StreamShard, mine: ShardProgress | None
 
 @dataclass(frozen=True, slots=True)
 class CatchingUp:
-    """Waits until totals include what was recorded.
+    """Waits until totals include what was recorded."""
 
-    Attributes:
-        namespaces: of the stack; they say whether a counter is spread.
-    """
+    connection: Connection
+    totals: TotalsReader = field(init=False, repr=False)
 
-    totals: TotalsReader
-    exact: ExactReader
-    namespaces: Namespaces
-    clock: Clock = field(default_factory=SystemClock)
+    def __post_init__(self) -> None:
+        """Make what reads totals."""
+        object.__setattr__(self, "totals", TotalsReader(self.connection))
 
     def read(self, counter: str, timeout_s: float) -> Total:
         """A ledger counter's total, with every entry that was acknowledged before this call.
@@ -380,18 +380,19 @@ class CatchingUp:
             TotalBehind: the total did not include them in time, or differs from its ledger.
             NamespaceUnknown, WrongKind: the counter has no ledger.
         """
-        ordered = self.namespaces.expect(counter, Kind.LEDGER).spread == 1
-        end_ms = self.clock.now_ms() + timeout_s * SECOND_MS
+        clock, exact_sums = self.connection.clock, ExactReader(self.connection)
+        ordered = Namespaces(self.connection).expect(counter, Kind.LEDGER).spread == 1
+        end_ms = clock.now_ms() + timeout_s * SECOND_MS
         wait_ms: float = _FIRST_MS
         total, incarnation = self.totals.identified(counter)
         while True:
-            exact = self.exact.read(counter)
+            exact = exact_sums.read(counter)
             late = total.entries < exact.entries
             while total.entries < exact.entries:
-                left_ms = end_ms - self.clock.now_ms()
+                left_ms = end_ms - clock.now_ms()
                 if left_ms <= 0:
                     raise TotalBehind(_missing(total, exact, timeout_s))
-                self.clock.sleep_ms(min(wait_ms, left_ms))
+                clock.sleep_ms(min(wait_ms, left_ms))
                 wait_ms = min(wait_ms * 1.5, _LONGEST_MS)
                 total, incarnation = self.totals.identified(counter)
             if late and not ordered:

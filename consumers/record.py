@@ -10,8 +10,8 @@ Sequence number, time and keys of a record of `counters` are read by the same fu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from countledger.ledger import amount, keys
 from countledger.ledger.errors import SetupError
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
 
     from countledger.ledger.amount import Amount
+    from countledger.ledger.connection import Connection
 
 
 _SEQUENCE_MAX_DIGITS: Final = 40
@@ -361,11 +362,19 @@ class LedgerStream:
     """The stream of `ledger`.
 
     Attributes:
-        client: of DynamoDB Streams.
+        connection: to the region of the stream.
+        named: by which setting; that of `counters` is read by the demonstration alone.
     """
 
-    client: DynamoDBStreamsClient
-    arn: str
+    connection: Connection
+    named: Literal["ledger_stream_arn", "counters_stream_arn"] = "ledger_stream_arn"
+    client: DynamoDBStreamsClient = field(init=False, repr=False)
+    arn: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find the stream."""
+        object.__setattr__(self, "client", self.connection.streams())
+        object.__setattr__(self, "arn", self.connection.setting(self.named))
 
     def shards(self) -> list[StreamShard]:
         """Its shards of the last 24 hours."""

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from countledger.consumers.progress import ShardProgress, known_progress
+from countledger.consumers.record import LedgerStream
 from countledger.consumers.region_state import RegionStateStore
 from countledger.ledger import keys
 from countledger.ledger.attempts import DynamoPerformer, ask, run
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from countledger.consumers.record import LedgerStream, StreamShard
+    from countledger.consumers.record import StreamShard
     from countledger.ledger.attempts import Exhausted
     from countledger.ledger.attributes import Item, Key, OnCorrupt
     from countledger.ledger.connection import Connection
@@ -488,9 +489,9 @@ class TotalsReader:
         found = map(known_progress, items)
         return {progress.shard: progress for progress in found}
 
-    def freshness(self, stream: LedgerStream) -> Freshness:
+    def freshness(self) -> Freshness:
         """Up to which moment totals are complete: half a read unit for each shard of the stream."""
-        shards = stream.shards()
+        shards = LedgerStream(self.connection).shards()
         return freshness_of(shards, self.progress(str(one.shard) for one in shards))
 
 

@@ -54,8 +54,8 @@ from typing import TYPE_CHECKING, Final
 from countledger.consumers import progress
 from countledger.consumers.proof import PATIENCE_MS, Proof, Prover
 from countledger.consumers.total_writer import DueMarker, DueRules, new_memory
+from countledger.consumers.totals import TotalsReader
 from countledger.ledger import amount, keys
-from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.departure import guarded
 from countledger.ledger.errors import (
     ConditionFailed,
@@ -65,11 +65,9 @@ from countledger.ledger.errors import (
     ServiceFailed,
     SetupError,
 )
-from countledger.ledger.exact import ExactSum
+from countledger.ledger.exact import ExactReader, ExactSum
 from countledger.ledger.limits import (
-    CLOCK_SKEW_DEFAULT_MS,
     FORMAT,
-    LATE_WRITE_MS,
     RUN_LIFE_MS,
     SECOND_MS,
 )
@@ -90,13 +88,10 @@ from countledger.ledger.total import REPAIRED_AT, Total, decode_total, new_incar
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from countledger.consumers.record import LedgerStream
     from countledger.consumers.total_writer import TtlCache
-    from countledger.consumers.totals import TotalsReader
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
     from countledger.ledger.connection import Connection
-    from countledger.ledger.exact import ExactReader
     from countledger.ledger.indexes import DueRule
     from countledger.ledger.operations import Clause, Condition
 
@@ -229,32 +224,25 @@ class Verifier:
     """Compares totals with their ledgers.
 
     Attributes:
-        exact: reads exact sums.
-        clock: the time; waits.
-        clock_skew_ms: how far clocks may differ.
         settle_ms: how long after a write its stream record may appear, with a wide margin.
         patience_ms: how long to wait for a stream without progress before the verdict is `busy`.
         readers: how many of them are read at a time.
-        late_ms: how long a write that did not know a shard's progress may still land.
         explains: whether a drift that a deletion explains is `deleting`.
     """
 
-    totals: TotalsReader
-    exact: ExactReader
-    stream: LedgerStream
-    clock: Clock = field(default_factory=SystemClock)
-    clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
+    connection: Connection
     settle_ms: int = _SETTLE_MS
     patience_ms: int = PATIENCE_MS
     chunk: int = _CHUNK
     readers: int = _READERS
-    late_ms: int = LATE_WRITE_MS
     explains: bool = True
+    totals: TotalsReader = field(init=False, repr=False)
+    exact: ExactReader = field(init=False, repr=False)
 
-    @property
-    def connection(self) -> Connection:
-        """To the region of the totals."""
-        return self.totals.connection
+    def __post_init__(self) -> None:
+        """Make what reads both sides."""
+        object.__setattr__(self, "totals", TotalsReader(self.connection, of_ledgers=True))
+        object.__setattr__(self, "exact", ExactReader(self.connection))
 
     def verify(self, counters: Iterable[str]) -> Iterator[Verdict]:
         """Compare counters, many at a time with one proof.
@@ -290,14 +278,14 @@ class Verifier:
 
     def _attempt(self, counters: Sequence[str], settle_ms: int) -> dict[str, Evidence]:
         """Steps 1 to 4. Equal numbers need no settling: nothing is done because of them."""
-        since_ms = self.clock.now_ms()
-        settled = settle_ms > 0
+        clock = self.connection.clock
+        since_ms, settled = clock.now_ms(), settle_ms > 0
         with self.connection.retrying.workers(self.readers, "countledger-verifier") as pool:
             before = list(pool.map(self._stored, counters))
             sums = list(pool.map(self._sum, counters))
-            moment_ms = self.clock.now_ms()
+            moment_ms = clock.now_ms()
             if settled:
-                self.clock.sleep_ms(settle_ms)
+                clock.sleep_ms(settle_ms)
             proof = self.prover.past(moment_ms, closely=settled)
             after = pool.map(self._stored, counters)
             return {
@@ -320,14 +308,7 @@ class Verifier:
 
     @property
     def prover(self) -> Prover:
-        return Prover(
-            self.totals,
-            self.stream,
-            self.clock,
-            self.clock_skew_ms,
-            self.patience_ms,
-            self.late_ms,
-        )
+        return Prover(self.connection, self.patience_ms)
 
 
 def _verdict(
@@ -427,7 +408,9 @@ class Repairer:
 
     def _heal(self, finding: Evidence) -> Repair:
         verdict = finding.verdict
-        plan = plan_of(self.verifier.connection.counters, finding, self.verifier.clock.now_ms())
+        plan = plan_of(
+            self.verifier.connection.counters, finding, self.verifier.connection.clock.now_ms()
+        )
         if isinstance(plan, str):
             if verdict.verdict is not Judgement.EXACT:
                 return Repair(verdict.counter, Remedy.SKIPPED, verdict, plan)
@@ -456,9 +439,9 @@ class Repairer:
             return done
         to = self.verifier.connection
         dynamo, table = to.retrying, to.counters
-        rules = DueRules(dynamo, table, self.verifier.clock, self._known)
+        rules = DueRules(dynamo, table, to.clock, self._known)
         try:
-            DueMarker(dynamo, table, rules, self.verifier.clock.now_ms()).mark(total)
+            DueMarker(dynamo, table, rules, self.verifier.connection.clock.now_ms()).mark(total)
         except SetupError:
             raise
         except CountledgerError as error:
@@ -473,7 +456,7 @@ def refuse_if_old(verifier: Verifier, since_ms: int) -> None:
     Raises:
         ServiceFailed: the reads of the verification began too long ago.
     """
-    if verifier.clock.now_ms() - since_ms > RUN_LIFE_MS:
+    if verifier.connection.clock.now_ms() - since_ms > RUN_LIFE_MS:
         raise ServiceFailed("the verification is more than 12 hours old; try again")
 
 

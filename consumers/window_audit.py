@@ -13,10 +13,10 @@ windows of a counter that was deleted are never taken over.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.audit import SEGMENTS_DEFAULT
+from countledger.consumers.audit import SEGMENTS_DEFAULT, Auditor
 from countledger.consumers.verify import (
     Judgement,
     Remedy,
@@ -64,10 +64,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
     from pathlib import Path
 
-    from countledger.consumers.audit import Audit, Auditor
+    from countledger.consumers.audit import Audit
     from countledger.consumers.proof import Proof
     from countledger.consumers.verify import Verdict, Verifier
     from countledger.consumers.window_verify import CountedWindows
+    from countledger.ledger.connection import Connection
     from countledger.ledger.entry import Entry
     from countledger.ledger.operations import Clause
     from countledger.ledger.windows import WindowSetting
@@ -96,7 +97,7 @@ class WindowRebuilder:
         return map(self._rebuilt, self.windows.compare(counters))
 
     def _now_ms(self) -> int:
-        return self.windows.verifier.clock.now_ms()
+        return self.windows.verifier.connection.clock.now_ms()
 
     def _rebuilt(self, found: WindowEvidence) -> Repair:
         verdict, reason = verdict_of(found, self._now_ms()), ""
@@ -295,13 +296,17 @@ class WindowAuditor:
     """Compares windows with each other and with their entries, and rebuilds those that differ.
 
     Attributes:
-        auditor: of totals.
         archive_at: opens an archive, `s3://bucket/prefix`: the archived entries of a counter and an
             incarnation of its head.
     """
 
-    auditor: Auditor
+    connection: Connection
     archive_at: Callable[[str], Callable[[str, str], Iterable[Entry]]]
+    auditor: Auditor = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Make what audits totals."""
+        object.__setattr__(self, "auditor", Auditor(self.connection))
 
     def verify(self, counters: Iterable[str], *, archived: str | None = None) -> Iterator[Verdict]:
         """Compare the windows of counters: minutes with hours, hours with days, days with totals.
@@ -404,7 +409,7 @@ class WindowAuditor:
         return is_wanted
 
     def _has_windows(self, namespace: str) -> bool:
-        to = self.auditor.verifier.connection
+        to = self.connection
         item = to.retrying.get(to.counters, keys.windows_key(namespace), consistent=True)
         return bool(decode_settings(item))
 

@@ -295,7 +295,10 @@ class WindowVerifier:
         Raises:
             BadCounterName: a name breaks the grammar.
         """
-        return (verdict_of(one, self.verifier.clock.now_ms()) for one in self.compare(counters))
+        return (
+            verdict_of(one, self.verifier.connection.clock.now_ms())
+            for one in self.compare(counters)
+        )
 
     def compare(self, counters: Iterable[str]) -> Iterator[WindowEvidence]:
         feed = map(keys.check_counter, counters)
@@ -316,7 +319,7 @@ class WindowVerifier:
             yield from (found[counter] for counter in chunk)
 
     def _differs(self, found: WindowEvidence) -> bool:
-        return verdict_of(found, self.verifier.clock.now_ms()).verdict is Judgement.DRIFT
+        return verdict_of(found, self.verifier.connection.clock.now_ms()).verdict is Judgement.DRIFT
 
     def _opened(self, counter: str, known: dict[str, WindowEvidence]) -> WindowEvidence:
         """The setting of a counter's namespace: one read unit for each namespace."""
@@ -333,7 +336,7 @@ class WindowVerifier:
     def _attempt(
         self, opened: list[WindowEvidence], *, settled: bool
     ) -> Iterator[tuple[str, WindowEvidence]]:
-        one, since_ms = self.verifier, self.verifier.clock.now_ms()
+        one, since_ms = self.verifier, self.verifier.connection.clock.now_ms()
         began = [
             replace(
                 each,
@@ -344,9 +347,9 @@ class WindowVerifier:
             )
             for each in opened
         ]
-        moment_ms = self.verifier.clock.now_ms()
+        moment_ms = self.verifier.connection.clock.now_ms()
         if settled:
-            one.clock.sleep_ms(one.settle_ms)
+            one.connection.clock.sleep_ms(one.settle_ms)
         proof = one.prover.past(moment_ms, closely=True)
         for each in began:
             items = self._items(each.counter)  # before the total, which is written first
@@ -367,11 +370,11 @@ class WindowVerifier:
 
     def _entries(self, found: WindowEvidence) -> list[Entry] | str:
         """Every entry once, merged ones from the archive; or why that is not possible."""
-        exact, counter = self.verifier.exact, found.counter
+        to, counter = self.verifier.connection, found.counter
         where = AllOf(Compare("counter", "=", counter), BeginsWith("entry", keys.ENTRY_PREFIX))
         try:
             head = self._head(counter)
-            pages = exact.dynamo.pages(Query(exact.table, where, consistent=True))
+            pages = to.retrying.pages(Query(to.ledger, where, consistent=True))
             entries = [decode_entry(item) for page in pages for item in page]
             if head != self._head(counter) or head.covers:
                 return "a compaction of it is running"
@@ -380,8 +383,8 @@ class WindowVerifier:
             return str(error)
 
     def _head(self, counter: str) -> Head:
-        exact = self.verifier.exact
-        return decode_head(exact.dynamo.get(exact.table, keys.head_key(counter), consistent=True))
+        to = self.verifier.connection
+        return decode_head(to.retrying.get(to.ledger, keys.head_key(counter), consistent=True))
 
     def _merged(self, evidence: WindowEvidence, head: Head) -> list[Entry]:
         first_ms = min((one.from_ms for one in evidence.settings), default=0)

@@ -10,12 +10,13 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.proof import waiting_since_ms
+from countledger.consumers.record import LedgerStream
 from countledger.consumers.total_writer import TtlCache
-from countledger.consumers.totals import freshness_of
+from countledger.consumers.totals import TotalsReader, freshness_of
 from countledger.ledger import amount, keys
 from countledger.ledger.attributes import decoded
 from countledger.ledger.calendar import Per, Window, rules_of, rules_version, window_of, windows_in
-from countledger.ledger.clock import Clock, SystemClock, show_duration, to_datetime, to_ms
+from countledger.ledger.clock import show_duration, to_datetime, to_ms
 from countledger.ledger.errors import (
     BadSetting,
     BadTime,
@@ -25,7 +26,6 @@ from countledger.ledger.errors import (
     shown,
 )
 from countledger.ledger.limits import (
-    CLOCK_SKEW_DEFAULT_MS,
     DAY_MS,
     HOUR_MS,
     MINUTE_MS,
@@ -53,8 +53,6 @@ from countledger.ledger.windows import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from countledger.consumers.record import LedgerStream
-    from countledger.consumers.totals import TotalsReader
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.ledger.connection import Connection
@@ -618,23 +616,22 @@ _PROGRESS_LIFE_MS: Final = WINDOWS_LIFE_MS
 
 @dataclass(frozen=True, slots=True)
 class WindowsReader:
-    """Reads windows.
+    """Reads windows."""
 
-    Attributes:
-        totals: the reader of totals: client, table, state of the region, progress of shards.
-        clock_skew_ms: by how much clocks may differ.
-    """
-
-    totals: TotalsReader
-    stream: LedgerStream
-    clock: Clock = field(default_factory=SystemClock)
-    clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
+    connection: Connection
+    totals: TotalsReader = field(init=False, repr=False)
+    stream: LedgerStream = field(init=False, repr=False)
     _settings: TtlCache[tuple[WindowSetting, ...]] = field(
         default_factory=lambda: TtlCache(WINDOWS_LIFE_MS), init=False, repr=False
     )
     _through: TtlCache[int] = field(
         default_factory=lambda: TtlCache(_PROGRESS_LIFE_MS), init=False, repr=False
     )
+
+    def __post_init__(self) -> None:
+        """Make what reads totals, and the stream."""
+        object.__setattr__(self, "totals", TotalsReader(self.connection))
+        object.__setattr__(self, "stream", LedgerStream(self.connection))
 
     def read(
         self,
@@ -646,7 +643,7 @@ class WindowsReader:
         prove: bool = False,
     ) -> list[WindowSum]:
         """As `CountLedger.windows`."""
-        now_ms = self.clock.now_ms()
+        now_ms = self.connection.clock.now_ms()
         start_ms = to_ms(since)
         end_ms = now_ms if until is None else to_ms(until)
         counter = keys.check_counter(counter)
@@ -663,7 +660,7 @@ class WindowsReader:
         if kind in {Per.MINUTE, Per.HOUR}:
             check_counted(kind, windows, settings, namespace)
             check_kept(kind, windows[0], with_kind, now_ms)
-        to = self.totals.connection
+        to = self.connection
         total = to.retrying.get(to.counters, keys.total_key(counter)) or {}
         sums = WindowSums(windows, kind, repaired_ms_of(total))
         for setting in with_kind:
@@ -677,7 +674,7 @@ class WindowsReader:
         return sums.read(settings, through_ms)
 
     def _read_settings(self, namespace: str) -> tuple[WindowSetting, ...]:
-        to = self.totals.connection
+        to = self.connection
         return decode_settings(to.retrying.get(to.counters, keys.windows_key(namespace)))
 
     def _items(
@@ -693,7 +690,7 @@ class WindowsReader:
             keys.window_part(windows_id, f"{kind}#{item_name(setting, kind, at_ms)}")
             for at_ms in (windows[0].start_ms, windows[-1].end_ms - 1)
         )
-        to = self.totals.connection
+        to = self.connection
         where = AllOf(Compare("counter", "=", counter), Between("part", first, last))
         for page in to.retrying.pages(Query(to.counters, where)):
             yield from page
@@ -720,5 +717,5 @@ class WindowsReader:
         progress = self.totals.progress(str(one.shard) for one in shards)
         waiting_ms = waiting_since_ms(self.stream, shards, progress)
         # The stream shows a record a little after it was written.
-        seen_ms = now_ms - self.clock_skew_ms
+        seen_ms = now_ms - self.connection.clock_skew_ms
         return seen_ms if waiting_ms is None else min(waiting_ms - SECOND_MS, seen_ms)

@@ -6,7 +6,7 @@ recording only.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from countledger.ledger.connection import Connection
@@ -43,23 +43,18 @@ if TYPE_CHECKING:
     from countledger.compaction.schedules import Schedules
     from countledger.compaction.worker import Worker
     from countledger.consumers.alerts.service import Alerts
-    from countledger.consumers.assembly import (
-        CatchingUp,
-        LedgerStream,
-        QuarantineService,
-        Rankings,
-        Redrive,
-        WindowAuditor,
-        WindowSettings,
-        WindowsReader,
-    )
     from countledger.consumers.audit import Auditor
     from countledger.consumers.groups import Groups
     from countledger.consumers.over_regions import RegionsReader
+    from countledger.consumers.proof import CatchingUp
+    from countledger.consumers.rankings import Rankings
     from countledger.consumers.totals import NamesPage, TotalsReader
+    from countledger.consumers.window_audit import WindowAuditor
+    from countledger.consumers.windows import WindowSettings, WindowsReader
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.exact import ExactReader
     from countledger.ledger.namespace import Namespaces
+    from countledger.ledger.quarantine import QuarantineService, Redrive
     from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
     from countledger.producers.claims.claims import Claims
     from countledger.producers.ingest.redrive import ExpiredEntries
@@ -430,10 +425,10 @@ class CountLedger:
                 stream makes no progress). A few calls for each shard; `OperatePolicyArn` allows it.
         """
         if not prove:
-            return self._totals.freshness(self._stream)
+            return self._totals.freshness()
         from countledger.consumers.proof import proven_freshness
 
-        return proven_freshness(self._totals, self._stream)
+        return proven_freshness(self.connection)
 
     def exact(self, counter: str) -> ExactSum:
         """The exact sum of a counter's ledger. Two read units, and one for each 4 KB of entries.
@@ -641,16 +636,16 @@ class CountLedger:
     @made_once
     def audit(self) -> Auditor:
         """Verify totals against their ledgers, and repair those that drifted."""
-        from countledger.consumers.assembly import auditor_of
+        from countledger.consumers.audit import Auditor
 
-        return auditor_of(self.connection, self._exact, self.namespaces)
+        return Auditor(self.connection)
 
     @made_once
     def window_audit(self) -> WindowAuditor:
         """Verify windows against their entries, and rebuild those that differ."""
-        from countledger.consumers.assembly import window_auditor_of
+        from countledger.consumers.window_audit import WindowAuditor
 
-        return window_auditor_of(self.audit, self._archived_at)
+        return WindowAuditor(self.connection, self._archived_at)
 
     def _archived_at(self, place: str) -> Callable[[str, str], Iterator[Entry]]:
         from countledger.compaction.archive import S3Archive
@@ -677,12 +672,20 @@ class CountLedger:
         from countledger import Kind
         from countledger.compaction.deletion import RegionalTotals
         from countledger.compaction.deletions import Deletions, LedgerDeleter
-        from countledger.consumers.assembly import deletable_totals_of
+        from countledger.consumers.audit import why_not_exact
         from countledger.consumers.leftovers import Leftovers
+        from countledger.consumers.verify import Verifier
+        from countledger.consumers.window_audit import clear_with_windows
 
         def totals(region: str) -> RegionalTotals:
             there = self.connection.in_region(region)
-            return RegionalTotals(*deletable_totals_of(there, self.namespaces))
+            verifier = Verifier(there)
+            return RegionalTotals(
+                verifier.totals.item,
+                partial(why_not_exact, verifier),
+                partial(clear_with_windows, verifier),
+                Leftovers(there).delete,
+            )
 
         leftovers = Leftovers(self.connection)
         return Deletions(
@@ -711,15 +714,15 @@ class CountLedger:
 
     @made_once
     def _windows(self) -> WindowsReader:
-        from countledger.consumers.assembly import windows_of
+        from countledger.consumers.windows import WindowsReader
 
-        return windows_of(self.connection)
+        return WindowsReader(self.connection)
 
     @made_once
     def _catching_up(self) -> CatchingUp:
-        from countledger.consumers.assembly import catching_up_of
+        from countledger.consumers.proof import CatchingUp
 
-        return catching_up_of(self._totals, self._exact, self.namespaces)
+        return CatchingUp(self.connection)
 
     @made_once
     def _over_regions(self) -> RegionsReader:
@@ -728,16 +731,10 @@ class CountLedger:
         return RegionsReader(self.connection)
 
     @made_once
-    def _stream(self) -> LedgerStream:
-        from countledger.consumers.assembly import stream_of
-
-        return stream_of(self.connection)
-
-    @made_once
     def _exact(self) -> ExactReader:
         from countledger.ledger.exact import ExactReader
 
-        return ExactReader.of(self.connection)
+        return ExactReader(self.connection)
 
 
 def ledger_on(kind: type[_L], connection: Connection) -> _L:

@@ -148,7 +148,8 @@ class Probe:
         Records of one shard are applied in order, so the newest entries are those that are missing.
         If some of them are merged already, it is the time of the oldest that is not.
         """
-        newest = newest_first(self.exact.dynamo, self.exact.table, COUNTER, 1, missing)
+        to = self.exact.connection
+        newest = newest_first(to.retrying, to.ledger, COUNTER, 1, missing)
         return min((entry.at_ms for entry in newest), default=self.clock.now_ms())
 
     def compact(self) -> CompactionReport:
@@ -171,7 +172,7 @@ def _parts() -> _ProbeParts:
     made = Probe(
         namespaces,
         recorder_of(connection, namespaces),
-        ExactReader(connection.dynamo("standard"), connection.setting("ledger_table")),
+        ExactReader(connection),
         TotalsReader(connection),
         Compactor(connection, Retire.DELETE),
     )

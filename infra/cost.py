@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from countledger.compaction.regions import survey_of
 from countledger.compaction.report import Retire
-from countledger.consumers.record import made_at_ms
+from countledger.consumers.record import LedgerStream, made_at_ms
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import DAY_MS, HOUR_MS
@@ -195,7 +195,7 @@ def measure(
 ) -> Pace | None:
     """How many entries come to a stack: half a read unit and two calls for each stream shard."""
     now_ms = (clock or SystemClock()).now_ms()
-    stream = client.audit.verifier.stream
+    stream = LedgerStream(client.connection)
     begun_ms: dict[str, int] = {}
     for one in stream.shards():
         for record in islice(stream.after(one.shard, None), 1):

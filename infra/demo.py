@@ -267,7 +267,7 @@ def check_alerts(client: CountLedger, rule: Rule, totals: Iterable[Total]) -> Re
     found = [one.alert for one in reversed(logged)]
     alerts = [TotalUpdate(one.counter, one.version, one.old, one.new) for one in found]
     to = client.connection
-    stream = LedgerStream(to.streams(), to.setting("counters_stream_arn"))
+    stream = LedgerStream(to, "counters_stream_arn")
     records = chain.from_iterable(stream.after(one.shard, None) for one in stream.shards())
     recent = (one for one in records if made_at_ms(one) >= begun_ms)
     return {

@@ -39,7 +39,12 @@ from countledger.ledger.errors import (
     WrongRegion,
 )
 from countledger.ledger.ids import Ids
-from countledger.ledger.limits import SECOND_MS, SIGNED_REQUEST_LIFE_MS, TOKEN_LIFE_MS
+from countledger.ledger.limits import (
+    SECOND_MS,
+    SIGNED_REQUEST_LIFE_MS,
+    TOKEN_LIFE_MS,
+    late_write_ms,
+)
 from countledger.ledger.processes import (
     ClientPerProcess,
     abandon,
@@ -443,6 +448,11 @@ class Connection:
         """For how long the service surely remembers the client token of a key with a time."""
         return TOKEN_LIFE_MS - self.clock_skew_ms
 
+    @property
+    def late_write_ms(self) -> int:
+        """For how long a write that did not know the progress of a stream shard may still land."""
+        return late_write_ms(self.clock_skew_ms)
+
     @cached_property
     def unretried(self) -> DynamoClient:
         """The client for writes whose lost answers must be seen: each request is sent once."""
@@ -496,7 +506,11 @@ class Connection:
         )
 
     def streams(self) -> DynamoDBStreamsClient:
-        """A client of DynamoDB Streams."""
+        """The client of DynamoDB Streams."""
+        return self._streams
+
+    @cached_property
+    def _streams(self) -> DynamoDBStreamsClient:
         client: DynamoDBStreamsClient = self._client("dynamodbstreams")
         return client
 

@@ -38,7 +38,7 @@ from countledger.ledger.attributes import (
     require,
     require_amount,
 )
-from countledger.ledger.clock import Clock, SystemClock, to_datetime, to_ms
+from countledger.ledger.clock import to_datetime, to_ms
 from countledger.ledger.entry import Entry, decode_entry
 from countledger.ledger.errors import BadSetting, BadTime, CorruptItem, ServiceFailed, shown
 from countledger.ledger.ids import first_id_of
@@ -254,28 +254,17 @@ def moved_too_far(first: Head, second: Head) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ExactReader:
-    """Reads exact sums.
+    """Reads exact sums."""
 
-    Attributes:
-        dynamo: a DynamoDB client; the SDK may retry its reads.
-    """
-
-    dynamo: DynamoClient
-    table: str
-    clock: Clock = field(default_factory=SystemClock)
-
-    @classmethod
-    def of(cls, connection: Connection) -> ExactReader:
-        """The reader of a stack."""
-        return cls(connection.retrying, connection.ledger, connection.clock)
+    connection: Connection
 
     def is_emptied(self, counter: str) -> bool:
         """Whether a deletion has emptied the counter and has not ended: one or two read units."""
-        key = keys.deletion_key(counter)
-        mark = present(self.dynamo.get(self.table, key, consistent=True))
+        dynamo, table = self.connection.retrying, self.connection.ledger
+        mark = present(dynamo.get(table, keys.deletion_key(counter), consistent=True))
         if mark is None:
             return False
-        head = self.dynamo.get(self.table, keys.head_key(counter), consistent=True) or {}
+        head = dynamo.get(table, keys.head_key(counter), consistent=True) or {}
         return bool(head.get("incarnation") == mark[INCARNATION])
 
     def read(self, counter: str) -> ExactSum:
@@ -287,13 +276,13 @@ class ExactReader:
             ServiceFailed: compactions overtook every attempt.
         """
         counter = keys.check_counter(counter)
-        dynamo = self.dynamo.metered()
+        dynamo, clock = self.connection.retrying.metered(), self.connection.clock
         for _ in range(_ATTEMPTS):
-            began_ms = self.clock.now_ms()
+            began_ms = clock.now_ms()
             first = self._head(dynamo, counter)
             seen = self._entries(dynamo, counter, first)
             second = self._head(dynamo, counter)
-            took_ms = self.clock.now_ms() - began_ms
+            took_ms = clock.now_ms() - began_ms
             if not moved_too_far(first, second) and took_ms <= RUN_LIFE_MS:
                 seen.leave_out(second)
                 return ExactSum(
@@ -310,12 +299,13 @@ class ExactReader:
         )
 
     def _head(self, dynamo: DynamoClient, counter: str) -> Head:
-        return decode_head(dynamo.get(self.table, keys.head_key(counter), consistent=True))
+        key = keys.head_key(counter)
+        return decode_head(dynamo.get(self.connection.ledger, key, consistent=True))
 
     def _entries(self, dynamo: DynamoClient, counter: str, first: Head) -> ExactAccumulator:
         condition = AllOf(Compare("counter", "=", counter), BeginsWith("entry", keys.ENTRY_PREFIX))
         seen = ExactAccumulator(first)
-        for page in dynamo.pages(Query(self.table, condition, consistent=True)):
+        for page in dynamo.pages(Query(self.connection.ledger, condition, consistent=True)):
             for item in page:
                 seen.note(item["entry"], decode_entry(item))
         return seen

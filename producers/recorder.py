@@ -150,7 +150,8 @@ class Compensator:
         """The entry under the key, if there is one: one read unit."""
         spread = self.recorder.sender.namespaces.for_use(counter, Kind.LEDGER).spread
         entry = {"counter": counter, "entry": keys.entry_key(id_of_key(key), spread)}
-        return self.exact.dynamo.get(self.exact.table, entry, consistent=True)
+        to = self.exact.connection
+        return to.retrying.get(to.ledger, entry, consistent=True)
 
 
 def _judged(counter: str, wanted: Amount, there: Item) -> Correction:

@@ -10,7 +10,7 @@ import typer
 
 from countledger.compaction.regions import Promotion
 from countledger.compaction.salvage import LedgerCopy, Salvage, SalvagePlaces
-from countledger.consumers.assembly import auditor_of
+from countledger.consumers.audit import Auditor
 from countledger.consumers.region_state import Phase
 from countledger.infra.cli.app import BadUsage, Options, Yes, confirm, parse_pairs, shared
 from countledger.infra.cli.deploy import (
@@ -50,16 +50,13 @@ from countledger.infra.deploy.region_checks import staying_in
 from countledger.infra.status.gathering import region_fact, views_of
 from countledger.infra.template import load_template
 from countledger.ledger.clock import SystemClock, show_duration, to_datetime
-from countledger.ledger.exact import ExactReader
 from countledger.ledger.limits import SECOND_MS
-from countledger.ledger.namespace import Namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from countledger.compaction.lease import Epoch
     from countledger.compaction.salvage import SalvagePlace, SalvageReport
-    from countledger.consumers.audit import Auditor
     from countledger.infra.cli.output import Row
     from countledger.infra.deploy.region_change import Observed
     from countledger.infra.local.replication import Way
@@ -191,8 +188,7 @@ def change_of(
 
     def auditor() -> Auditor:
         # The outputs of the stack that is there now: the region may have left and joined again.
-        now = owner.in_region(name)
-        return auditor_of(now, ExactReader.of(now), Namespaces(now))
+        return Auditor(owner.in_region(name))
 
     deploy_there = deployment_of(there, role_arn)
     return RegionChange(

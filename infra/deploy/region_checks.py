@@ -133,7 +133,7 @@ def prove_totals(auditor: Auditor, say: Callable[[str], None]) -> None:
         if not found:
             return
     raise NotVerified(
-        f"{len(found)} totals in {auditor.region} are not proven exact, as "
+        f"{len(found)} totals in {auditor.connection.region} are not proven exact, as "
         f"{', '.join(found[:_NAMED])}: the region stays rebuilding; `countledger verify` there "
         "shows the reasons; then run this again"
     )
@@ -181,7 +181,7 @@ def watch_quiet(
         StillRecorded: somebody recorded there; with a counter.
     """
     bound_ms = connection.settings.replication_bound_ms
-    stream = LedgerStream(connection.streams(), connection.setting("ledger_stream_arn"))
+    stream = LedgerStream(connection)
     opened = TotalsReader(connection).progress(str(one.shard) for one in stream.shards())
     positions = {name: one.sequence for name, one in opened.items()}
     begun_ms = clock.now_ms()

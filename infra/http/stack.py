@@ -11,8 +11,6 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import ConfigDict
 
 from countledger.consumers.proof import shard_lags
-from countledger.consumers.record import LedgerStream
-from countledger.consumers.totals import TotalsReader
 from countledger.infra.http.access import ScopeVerb
 from countledger.infra.http.calls import Called, CountedRoute, answered
 from countledger.infra.http.shapes import PAGE_DEFAULT, AnswerBody, Limit, ShownTime, show_time
@@ -169,14 +167,13 @@ class LedgerRegionsAnswer(AnswerBody):
 def list_shards(call: Called) -> Response:
     """The lag of each shard of the stream. Half a read unit each, and a few calls."""
     connection = call.may(ScopeVerb.READ).connection
-    stream = LedgerStream(connection.streams(), connection.setting("ledger_stream_arn"))
     shards = [
         ShardLagAnswer(
             shard=one.shard,
             handled_through=_moment(one.handled_through_ms),
             waiting_since=_moment(one.waiting_since_ms),
         )
-        for one in shard_lags(TotalsReader(connection), stream)
+        for one in shard_lags(connection)
     ]
     return answered(ShardLagsAnswer(at=_moment(connection.clock.now_ms()), shards=shards))
 

@@ -516,10 +516,8 @@ class Exporter:
             bookmarks: store the position; the walk continues after it. None: it is not stored.
             segments: how many parts of each table are read at the same time: 1 to 64.
         """
-        connection = self.client.connection
-        ledger, totals = connection.setting("ledger_table"), connection.setting("counters_table")
         return Audit(
-            Walker(connection.dynamo("standard"), ledger, totals),
+            Walker(self.client.connection),
             self._lines_of_use,
             _kind_of,
             self._is_wanted,

@@ -11,12 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from countledger.compaction.report import LastRunStore
 from countledger.consumers.alerts.service import silence_of
-from countledger.consumers.assembly import auditor_of
-from countledger.consumers.audit import ForeignItems
+from countledger.consumers.audit import Auditor, ForeignItems
 from countledger.consumers.proof import proven_freshness
-from countledger.consumers.record import LedgerStream
 from countledger.consumers.region_state import Phase, RegionStateStore
-from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Judgement
 from countledger.infra.deploy.account_limits import read_quotas
 from countledger.infra.deploy.region_checks import replicas_of
@@ -47,7 +44,6 @@ from countledger.ledger.errors import (
     TableNotFound,
     Unreachable,
 )
-from countledger.ledger.exact import ExactReader
 from countledger.ledger.namespace import Namespaces
 from countledger.ledger.operations import Compare, Scan
 from countledger.ledger.quarantine import QuarantineSource
@@ -235,8 +231,7 @@ def drift_of(connection: Connection, number: int, random: Random) -> RegionDrift
         if len(found) >= number:
             break
     chosen = random.sample(sorted(found), min(number, len(found)))
-    auditor = auditor_of(connection, ExactReader.of(connection), namespaces)
-    verdicts = list(auditor.verify_many(chosen))
+    verdicts = list(Auditor(connection).verify_many(chosen))
     wrong = tuple(one.counter for one in verdicts if one.verdict in _WRONG)
     exact = sum(one.verdict is Judgement.EXACT for one in verdicts)
     return RegionDrift(exact + len(wrong), tuple(sorted(wrong)))
@@ -258,8 +253,7 @@ def freshness_fact(connection: Connection) -> FreshnessFact:
 
     One read unit for each shard of the stream; it also reads the stream where totals are behind.
     """
-    stream = LedgerStream(connection.streams(), connection.setting("ledger_stream_arn"))
-    fresh = proven_freshness(TotalsReader(connection), stream)
+    fresh = proven_freshness(connection)
     return FreshnessFact(fresh.handled_through_ms, fresh.waiting_since_ms, len(fresh.idle))
 
 

@@ -230,17 +230,14 @@ def _last(client: CountLedger) -> Any:  # noqa: ANN401 - a run that there is
     return schedule.last
 
 
-def test_foreign_items_are_those_of_the_audit_that_the_stack_runs(
-    own: LocalStack, client: CountLedger
-) -> None:
+def test_foreign_items_are_those_of_the_audit_that_the_stack_runs(client: CountLedger) -> None:
     """What an audit of another mode once found may have been deleted since."""
-    dynamo, table = client.connection.dynamo("standard"), own.outputs["CountersTableName"]
     for mode, found in (("repair", ForeignItems(7, "b old")), ("verify", ForeignItems(2, "a b"))):
-        ItemBookmarks(dynamo, table, mode).clear(found)
+        ItemBookmarks(client.connection, mode).clear(found)
     assert Gathering(client).facts().foreign == ForeignItems(2, "a b")
     assert told(client) == {"ledger"}
 
-    ItemBookmarks(dynamo, table, "verify").clear(ForeignItems())
+    ItemBookmarks(client.connection, "verify").clear(ForeignItems())
     assert told(client) == set()
 
 

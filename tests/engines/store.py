@@ -172,7 +172,7 @@ class Store:
 
     def exact(self) -> ExactReader:
         """An exact reader."""
-        return ExactReader(self._own_dynamo.metered(), self.ledger)
+        return ExactReader(self.process())
 
     def totals(self) -> TotalsReader:
         """A reader of totals."""

@@ -113,7 +113,7 @@ def test_p8_what_no_counter_can_be_set_to_is_refused(store: Store, counter: str)
         compensator.set_value(counter, 1, "", None)
     with pytest.raises(BadNote, match="'set'"):
         compensator.set_value(counter, 1, "k", {"set": "x"})
-    assert metered(compensator.exact.dynamo) == (0, 0)
+    assert metered(compensator.exact.connection.retrying) == (0, 0)
     store.namespaces().create(keys.namespace_of(f"s{counter}"), kind=Kind.STRICT)
     with pytest.raises(WrongKind, match="strict"):
         compensator.set_value(f"s{counter}", 1, "k", None)

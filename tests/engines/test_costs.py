@@ -308,7 +308,7 @@ def test_p9_an_exact_sum_costs_two_units_and_one_for_each_4_kb(store: Store, cou
     sizes = sum(_size(item) for item in store.entry_items(counter))
     entries = _read(store, -(-sizes // 4_096))
     assert exact.read_units == 2 + entries
-    assert metered(reader.dynamo) == (0, exact.read_units)
+    assert metered(reader.connection.retrying) == (0, exact.read_units)
 
 
 def _size(item: dict[str, object]) -> int:

@@ -103,7 +103,7 @@ def test_p4_a_sum_over_many_pages_is_exact(rule: Rule, store: Store, counter: st
     with rule.watched():
         _fill(store, counter, 520, big=True)
         reader = store.exact()
-        with calls(reader.dynamo.client) as made:
+        with calls(reader.connection.retrying.client) as made:
             exact = reader.read(counter)
         _expect(exact, 520)
         assert made.count("Query") > 1
@@ -131,7 +131,7 @@ def test_p4_a_sum_beside_a_compaction_is_exact(rule: Rule, store: Store, counter
     with rule.watched():
         _fill(store, counter, 4)
         reader = store.exact()
-        client = reader.dynamo.client
+        client = reader.connection.retrying.client
         with before_call(client, "Query", lambda: _merge_and_die(store, counter)):
             exact = reader.read(counter)
         _expect(exact, 4)

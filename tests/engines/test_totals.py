@@ -8,7 +8,7 @@ import pytest
 
 from countledger.consumers import progress, total_writer
 from countledger.consumers.progress import ShardProgress, advance_of, opening_of
-from countledger.consumers.record import EntryChange, LedgerStream, ShardName
+from countledger.consumers.record import EntryChange, ShardName
 from countledger.consumers.total_writer import CounterChanges, FoldedChange, TotalWriter, update_of
 from countledger.ledger import keys
 from countledger.ledger.errors import (
@@ -152,11 +152,10 @@ def test_freshness_is_the_progress_of_the_stream(store: Store, counter: str) -> 
     """Before a shard has been handled it is idle; afterwards its progress is what was handled."""
     store.recorder().record(Event(counter, 1))
     shard, records = _one_shard(store, counter, 1)
-    stream = LedgerStream(store.connection.streams(), store.stream_arn)
     clock = HandClock()
     store.materializer(clock=clock).apply(records, shard)
 
-    freshness = store.totals().freshness(stream)
+    freshness = store.totals().freshness()
 
     (progress,) = (one for one in freshness.shards if one.shard == str(shard))
     assert progress.sequence == records[-1]["dynamodb"]["SequenceNumber"]

@@ -7,7 +7,6 @@ import pytest
 
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.record import ShardName
-from countledger.consumers.totals import TotalsReader
 from countledger.consumers.windows import WindowsReader
 from countledger.ledger import keys
 from countledger.ledger.calendar import Per
@@ -17,6 +16,7 @@ from countledger.ledger.operations import Put
 from countledger.ledger.windows import WindowSetting, cells_of, encode_settings
 from tests.engines.store import Store
 from tests.engines.test_costs import opened
+from tests.unit.connections import connection_on
 from tests.unit.consumers.test_window_writing import late_mix, setting, timed
 from tests.unit.consumers.world import MemoryStream
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
@@ -86,8 +86,14 @@ def _stored_setting(store: Store, namespace: str, one: WindowSetting) -> None:
 
 def _reader(store: Store) -> WindowsReader:
     """A reader that knows the setting, and how far the stream has been handled."""
-    stream = MemoryStream()
-    return WindowsReader(TotalsReader(store.process()), stream, ManualClock())
+    return WindowsReader(
+        connection_on(
+            store.dynamo(),
+            clients={"dynamodbstreams": MemoryStream()},
+            counters_table=store.counters,
+            ledger_stream_arn=store.stream_arn,
+        )
+    )
 
 
 @pytest.mark.parametrize(("per", "days", "at_most"), [("hour", 30, 5.0), ("day", 366, 2.0)])
@@ -110,12 +116,12 @@ def test_p9_windows_are_read_by_one_query_of_few_units(
     reader = _reader(store)
     since = to_datetime(NOW_MS - (days - 1) * DAY_MS)
     reader.read(counter, per, since)
-    before = reader.totals.connection.retrying.meter.read_units
+    before = reader.connection.retrying.meter.read_units
 
     found = reader.read(counter, per, since)
 
     assert sum(one.events for one in found) >= (days - 1) * DAY_MS // step_ms
-    assert reader.totals.connection.retrying.meter.read_units - before <= at_most
+    assert reader.connection.retrying.meter.read_units - before <= at_most
 
 
 def test_p9_an_item_with_all_its_cells_costs_one_unit(store: Store, namespace: str) -> None:

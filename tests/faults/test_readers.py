@@ -27,7 +27,7 @@ def _totals(store: Store, dynamo: DynamoClient, counter: str) -> object:
 
 
 def _exact(store: Store, dynamo: DynamoClient, counter: str) -> object:
-    return ExactReader(dynamo, store.ledger).read(counter).value
+    return ExactReader(store.process(dynamo=dynamo)).read(counter).value
 
 
 def _log(store: Store, dynamo: DynamoClient, counter: str) -> object:

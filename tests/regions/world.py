@@ -95,8 +95,7 @@ class World:
     def exact(self, region: str) -> int:
         """The exact sum there."""
         connection = self.connections[region]
-        reader = ExactReader(connection.dynamo("standard"), connection.setting("ledger_table"))
-        total = reader.read(self.counter).value
+        total = ExactReader(connection).read(self.counter).value
         assert isinstance(total, int)
         return total
 

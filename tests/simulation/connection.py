@@ -42,6 +42,11 @@ class ProcessConnection(Connection):
         return self.process.world.home
 
     @property
+    def late_write_ms(self) -> int:
+        """By the time limit of the simulated function."""
+        return self.process.world.shape.late_ms
+
+    @property
     def outputs(self) -> Mapping[str, str]:
         """None: the settings name everything."""
         return {}

@@ -44,10 +44,11 @@ def believed(prover: Prover, moment_ms: int, **_: object) -> proof.Proof:
 
 def _by_entry_times(prover: Prover, moment_ms: int, **_: object) -> proof.Proof | None:
     """Verdicts rest on what entries say of their own time, and not on what the stream shows."""
-    dynamo: Any = prover.totals.connection.retrying
+    dynamo: Any = prover.connection.retrying
     entries = dynamo.process.world.copies[dynamo.region]["ledger"].items.values()
     newest_ms = max((item.get("at", 0) for item in entries), default=0)
-    return None if newest_ms + prover.clock_skew_ms > moment_ms else believed(prover, moment_ms)
+    latest_ms = newest_ms + prover.connection.clock_skew_ms
+    return None if latest_ms > moment_ms else believed(prover, moment_ms)
 
 
 def _by_age(passed: PassedShards, _dynamo: Any, _table: str, total: Any, *at: Any) -> Any:  # noqa: ANN401

@@ -148,7 +148,7 @@ def read_total(client: Client) -> None:
     """
     totals, counter = client.product.totals, draw_counter(client)
     began_ms = client.world.schedule.now_ms
-    fresh = totals.freshness(client.product.stream)
+    fresh = totals.freshness()
     total = totals.read(counter, consistent=True)
     client.tell(f"total {counter}: {total.entries} entries, fresh to {fresh.handled_through_ms}")
     account = client.auditor.ledger.accounts[counter]

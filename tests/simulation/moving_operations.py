@@ -5,7 +5,6 @@ their own (`m:0` for `n:0`), by several clients at once and again after crashes,
 that was used before for other values.
 """
 
-from collections.abc import Mapping
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, Final
@@ -25,14 +24,14 @@ from countledger.ledger.errors import (
     SequenceExists,
     ServiceFailed,
 )
-from countledger.ledger.ids import IdempotencyKey, Ids, id_of_key
+from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.ledger.namespace import Kind
 from tests.simulation.client import Client, Memory
 from tests.simulation.ledger_account import MOVED
 from tests.simulation.ledger_operations import ALLOWED
 from tests.simulation.number_operations import SEQUENCE
 from tests.simulation.quarantine_operations import COUNTER as MALFORMED
-from tests.simulation.shape import COUNTERS, LEDGER
+from tests.simulation.shape import COUNTERS
 from tests.simulation.sums import Wrong
 from tests.simulation.world import World
 
@@ -162,23 +161,14 @@ def _key(name: str, at_ms: int) -> str:
 
 def _stack(client: Client) -> Any:  # noqa: ANN401 - what exports and imports need of a client
     """The product's own parts, as a `CountLedger` has them."""
-    product, region = client.product, client.region
-    settings: Mapping[str, str] = {"ledger_table": LEDGER, "counters_table": COUNTERS}
+    product = client.product
     return SimpleNamespace(
         namespaces=product.namespaces,
         exact=product.exact.read,
         total=product.totals.read,
         strict=product.strict,
         sequences=product.sequences,
-        connection=SimpleNamespace(
-            setting=settings.__getitem__,
-            region=region,
-            dynamo={"standard": product.reads, "none": product.recorder.sender.dynamo}.__getitem__,
-            clock=client.process,
-            random=client.world.random,
-            settings=SimpleNamespace(clock_skew_ms=client.world.shape.skew_ms),
-            ids=Ids(client.world.new_id, unique_id=lambda: client.world.new_id(0)),
-        ),
+        connection=product.connection,
     )
 
 

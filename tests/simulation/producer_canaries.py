@@ -40,7 +40,7 @@ from tests.simulation.canary import (
     wrapped,
 )
 from tests.simulation.dynamo import SimulatedClient
-from tests.simulation.shape import COPIES, LEDGER
+from tests.simulation.shape import COPIES
 from tests.simulation.world import World
 
 _NUMBERS: Final = count(10**6)
@@ -69,7 +69,7 @@ def _lagging(one: product.Product) -> Compensator:
     def read(counter: str) -> SimpleNamespace:
         return SimpleNamespace(value=one.totals.read(counter).value)
 
-    exact: Any = SimpleNamespace(read=read, dynamo=one.reads, table=LEDGER)
+    exact: Any = SimpleNamespace(read=read, connection=one.connection)
     return Compensator(one.recorder, exact)
 
 

@@ -20,7 +20,6 @@ from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
 from countledger.consumers.record import LedgerStream
 from countledger.consumers.totals import TotalsReader
-from countledger.consumers.verify import Verifier
 from countledger.consumers.window_audit import clear_with_windows
 from countledger.consumers.window_verify import WindowVerifier
 from countledger.ledger.clock import Backoff
@@ -37,7 +36,6 @@ from tests.simulation.connection import connection_of
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.objects import ObjectsClient
 from tests.simulation.shape import LEDGER
-from tests.simulation.stream import SimulatedStreamsClient
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -120,7 +118,7 @@ class Product:
     @cached_property
     def exact(self) -> ExactReader:
         """Reads exact sums."""
-        return ExactReader(self.reads, LEDGER, self.process)
+        return ExactReader(self.connection)
 
     @cached_property
     def compensator(self) -> Compensator:
@@ -135,23 +133,12 @@ class Product:
     @cached_property
     def stream(self) -> LedgerStream:
         """The ledger's stream."""
-        stream = self.world.streams[self.at or self.process.region]
-        client: Any = SimulatedStreamsClient(stream, process=self.process)
-        return LedgerStream(client, stream.arn)
+        return LedgerStream(self.connection)
 
     @cached_property
     def auditor(self) -> Auditor:
         """Verifies and repairs."""
-        verifier = Verifier(
-            self.totals,
-            self.exact,
-            self.stream,
-            self.process,
-            clock_skew_ms=self.world.shape.skew_ms,
-            patience_ms=_PATIENCE_MS,
-            late_ms=self.world.shape.late_ms,
-        )
-        return Auditor(verifier, self.namespaces, self.at or self.process.region)
+        return Auditor(self.connection, _PATIENCE_MS)
 
     @cached_property
     def strict(self) -> StrictCounters:
@@ -235,7 +222,7 @@ class Product:
             there = self.elsewhere.setdefault(region, Product(self.process, at=region))
         return RegionalTotals(
             there.totals.item,
-            partial(why_not_exact, there.auditor),
+            partial(why_not_exact, there.auditor.verifier),
             partial(clear_with_windows, there.auditor.verifier),
             there.leftovers.delete,
         )

@@ -44,7 +44,7 @@ class Probed(World):
         self.probe = probe.Probe(
             self.namespaces,
             Recorder(sender, HOME, self.clock),
-            ExactReader(self.dynamo, LEDGER, self.clock),
+            ExactReader(connection_on(self.dynamo, self.clock)),
             TotalsReader(connection_on(self.dynamo, self.clock)),
             self.compactor(retire=Retire.DELETE),
             self.clock,
@@ -67,7 +67,7 @@ class Probed(World):
             self.dynamo.put(Put(COUNTERS, {**key, **numbers, "updated_at": now_ms}))
 
     def exact_entries(self) -> int:
-        return ExactReader(self.dynamo, LEDGER).read(probe.COUNTER).entries
+        return ExactReader(connection_on(self.dynamo, self.clock)).read(probe.COUNTER).entries
 
     def run(self, *, scheduled_ms: int | None = None) -> ProbeOutcome:
         """A run at its minute."""

@@ -14,7 +14,6 @@ from countledger.compaction.deletion import (
     deleted,
     plan_deletion,
 )
-from countledger.infra.memory.tables import LEDGER as MEMORY_LEDGER
 from countledger.ledger import keys
 from countledger.ledger.errors import ConditionFailed, Reason, TransactionCancelled, Unclear
 from countledger.ledger.exact import ExactReader, Head, encode_head
@@ -288,7 +287,7 @@ def test_a_deletion_that_was_kept_is_not_one_that_emptied_the_counter(stack: Mem
     stack.ledger.deletions.delete(COUNTER)
     stack.ledger.deletions.cancel(COUNTER)
 
-    exact = ExactReader(stack.ledger.connection.dynamo("standard"), MEMORY_LEDGER)
+    exact = ExactReader(stack.ledger.connection)
 
     assert not exact.is_emptied(COUNTER)
 

@@ -13,8 +13,8 @@ from countledger.ledger.exact import ExactReader
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
 from countledger.producers.ingest.ingest import LateStatus, late_status
-from tests.unit.compaction.parts import LEDGER
 from tests.unit.compaction.world import COUNTER, DELTAS, World
+from tests.unit.connections import connection_on
 from tests.unit.ledger.memory import afterwards
 
 _SUM = sum(DELTAS)
@@ -46,7 +46,7 @@ def test_an_exact_read_that_took_half_a_day_starts_over(hours: int, *, again: bo
     world.use(*DELTAS)
     world.dynamo.plans.append(afterwards(lambda: world.later(hours * HOUR_MS), "query"))
 
-    found = ExactReader(world.dynamo, LEDGER, world.clock).read(COUNTER)
+    found = ExactReader(connection_on(world.dynamo, world.clock)).read(COUNTER)
 
     assert (found.value, found.read_units) == (_SUM, 4.0 if again else 2.0)
 

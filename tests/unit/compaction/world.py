@@ -132,7 +132,7 @@ class World:
         return [one for one in self.dynamo.items(LEDGER) if one["entry"].startswith("e#")]
 
     def exact(self) -> int:
-        return int(ExactReader(self.dynamo, LEDGER).read(COUNTER).value)
+        return int(ExactReader(connection_on(self.dynamo, self.clock)).read(COUNTER).value)
 
     # ---- processes, each new ----
 

@@ -39,7 +39,7 @@ def _audit(
     is_wanted: Callable[[str], bool] = lambda _: True,
 ) -> Audit[Verdict]:
     return Audit(
-        Walker(world.dynamo, LEDGER, COUNTERS, page_size=2),
+        Walker(world.connection(), page_size=2),
         world.verifier().verify,
         lambda one: str(one.verdict),
         is_wanted,
@@ -97,7 +97,7 @@ def test_an_interrupted_audit_goes_on_where_it_ended(
     bookmarks: Bookmarks = (
         FileBookmarks(tmp_path / "place.json", PURPOSE)
         if keep == "file"
-        else ItemBookmarks(world.dynamo, COUNTERS, PURPOSE)
+        else ItemBookmarks(world.connection(), PURPOSE)
     )
     judged: list[str] = []
     rounds = _audit(world, bookmarks=bookmarks).rounds()
@@ -192,7 +192,7 @@ def test_a_counter_that_gets_its_total_during_the_walk_is_named_once(world: Worl
     _fill(world, 3)
     late = world.emit(5, counter="late:a")
     named: list[str] = []
-    for one in Walker(world.dynamo, LEDGER, COUNTERS).rounds(start(1)):
+    for one in Walker(world.connection()).rounds(start(1)):
         named += one.counters
         if late and any(lane.done for lane in one.bookmark.lanes):
             world.handle(late, 5)  # one table was read, and the other one was not
@@ -248,7 +248,7 @@ def test_the_number_of_foreign_items_stays_in_the_bookmark_of_a_walk(world: Worl
     """There `countledger status` finds it until the next walk ends."""
     world.dynamo.put(Put(LEDGER, dict(_FOREIGN[0])))
     key = keys.bookmark_key(PURPOSE)
-    list(_audit(world, bookmarks=ItemBookmarks(world.dynamo, COUNTERS, PURPOSE)))
+    list(_audit(world, bookmarks=ItemBookmarks(world.connection(), PURPOSE)))
     stored = world.dynamo.tables[COUNTERS][key["counter"], key["part"]]
     assert stored["foreign"] == 1
     assert stored["foreign_first"] == "{} {}".format(*_key_of(_FOREIGN[0]))

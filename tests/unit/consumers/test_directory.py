@@ -137,7 +137,7 @@ def _lost() -> tuple[World, list[dict[str, Any]]]:
 
 
 def _recovered(world: World) -> list[str]:
-    lost = ProgressRecovery(world.dynamo, COUNTERS, world.stream, world.clock)
+    lost = ProgressRecovery(world.connection())
     return list(lost.recover())
 
 

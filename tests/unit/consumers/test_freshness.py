@@ -8,9 +8,8 @@ import pytest
 from countledger.consumers.progress import ShardProgress
 from countledger.consumers.proof import proven_freshness, shard_lags
 from countledger.consumers.record import ShardName, StreamShard
-from countledger.consumers.totals import Freshness, TotalsReader, freshness_of
+from countledger.consumers.totals import Freshness, freshness_of
 from countledger.infra.cli.totals import freshness_text
-from tests.unit.connections import connection_on
 from tests.unit.consumers.world import World
 
 
@@ -100,7 +99,7 @@ def test_the_lag_is_the_age_of_the_oldest_change_that_waits(
     make: Callable[[], World], lag_ms: int | None
 ) -> None:
     world = make()
-    found = proven_freshness(TotalsReader(connection_on(world.dynamo, world.clock)), world.stream)
+    found = proven_freshness(world.connection())
 
     since_ms = None if lag_ms is None else world.clock.at_ms - lag_ms
     assert (found.waiting_since_ms, found.up_to_date) == (since_ms, lag_ms is None)
@@ -110,7 +109,7 @@ def test_each_shard_has_a_lag_of_its_own() -> None:
     """A shard that is handled to its end is not late, however old its last change is."""
     world = _two_shards()
 
-    late, later = shard_lags(TotalsReader(connection_on(world.dynamo, world.clock)), world.stream)
+    late, later = shard_lags(world.connection())
 
     now_ms = world.clock.at_ms
     assert (late.shard, later.shard) == ("label/s", "label/t")

@@ -154,8 +154,8 @@ def test_how_far_clocks_may_differ_decides_when_watermarks_go(
     late_ms = late_write_ms(HOUR_MS)
     assert late_ms > late_write_ms(0) + HOUR_MS
     assert handler._parts.__wrapped__().materializer.passed.late_ms == late_ms
-    assert audit_handler._parts.__wrapped__().verifier.late_ms == late_ms
-    assert CountLedger().audit.verifier.late_ms == late_ms
+    assert audit_handler._parts.__wrapped__().verifier.connection.late_write_ms == late_ms
+    assert CountLedger().audit.connection.late_write_ms == late_ms
 
 
 def test_a_replaced_entry_is_counted_and_named(

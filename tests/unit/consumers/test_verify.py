@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from countledger.consumers.audit import Auditor, why_not_exact
+from countledger.consumers.audit import why_not_exact
 from countledger.consumers.proof import Proof
 from countledger.consumers.record import counts
 from countledger.consumers.verify import Judgement, _verdict, stored_total
@@ -15,9 +15,7 @@ from countledger.ledger import amount, keys
 from countledger.ledger.errors import CorruptItem, CountledgerError, ServiceFailed
 from countledger.ledger.exact import ExactSum
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
-from countledger.ledger.namespace import Namespaces
 from countledger.ledger.operations import Add, Put, Update
-from tests.unit.connections import connection_on
 from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
 from tests.unit.ledger.clocks import NOW_MS
 
@@ -268,8 +266,7 @@ def test_only_an_exact_total_is_final(
     world.handle(world.emit(5), 5)
     change(world)
 
-    auditor = Auditor(world.verifier(), Namespaces(connection_on(world.dynamo)), "r")
-    found = why_not_exact(auditor, COUNTER)
+    found = why_not_exact(world.verifier(), COUNTER)
 
     assert (found is None) == (not says)
     assert all(word in (found or "") for word in says)

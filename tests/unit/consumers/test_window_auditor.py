@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from countledger.consumers.audit import Auditor, RepairCounter
+from countledger.consumers.audit import RepairCounter
 from countledger.consumers.quarantine import quarantined_of
 from countledger.consumers.verify import Judgement, Remedy
 from countledger.consumers.window_audit import WindowAuditor
@@ -36,8 +36,7 @@ class Audited(Windows):
         return Namespaces(connection_on(self.dynamo))
 
     def auditor(self) -> WindowAuditor:
-        auditor = Auditor(self.verifier(), self.namespaces(), "r")
-        return WindowAuditor(auditor, self.archive_at)
+        return WindowAuditor(self.connection(), self.archive_at)
 
     def archive_at(self, place: str) -> Callable[[str, str], Iterable[Entry]]:
         assert place == PLACE

@@ -7,7 +7,6 @@ import pytest
 
 from countledger.consumers import windows
 from countledger.consumers.total_writer import WindowRules
-from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Judgement, Remedy
 from countledger.consumers.window_audit import WindowRebuilder, clear_with_windows
 from countledger.consumers.window_verify import WindowVerifier
@@ -53,9 +52,7 @@ class Windowed(World):
         return WindowSettings(connection_on(self.dynamo, self.clock))
 
     def reader(self) -> WindowsReader:
-        return WindowsReader(
-            TotalsReader(connection_on(self.dynamo, self.clock)), self.stream, self.clock
-        )
+        return WindowsReader(self.connection())
 
     def enable(self, by: str = "hour", **values: Any) -> None:  # noqa: ANN401 - any argument
         """Switch windows on, and wait until they are."""

@@ -1,35 +1,32 @@
 """A ledger, its stream and its totals in memory, for verdicts and repairs."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, cast
-
-from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
+from typing import Any
 
 from countledger.compaction.deletion import new_mark
 from countledger.consumers.materializer import BatchOutcome, Materializer
 from countledger.consumers.progress import ShardDirectory, ShardProgress, advance_of, history_after
-from countledger.consumers.record import LedgerStream, ShardName, StreamShard
-from countledger.consumers.totals import TotalsReader
+from countledger.consumers.record import ShardName, StreamShard
 from countledger.consumers.verify import Repair, Repairer, Verdict, Verifier
 from countledger.ledger import keys
 from countledger.ledger.amount import Amount
 from countledger.ledger.attributes import Item, encode
 from countledger.ledger.entry import Entry, encode_entry
-from countledger.ledger.exact import ExactReader
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import LATE_WRITE_MS
 from countledger.ledger.operations import Add, Put, Update
 from countledger.ledger.records import CHANGED_BY, INCARNATION, REVISION
 from countledger.ledger.windows import WindowSetting
-from tests.unit.connections import connection_on
+from tests.unit.connections import UnitConnection, connection_on
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
 
 LEDGER = "ledger"
 COUNTERS = "counters"
 COUNTER = "a:b"
+STREAM = "arn:aws:dynamodb:r:1:table/t/stream/label"
 
 
 @dataclass(slots=True)
@@ -43,30 +40,28 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryStream(LedgerStream):
-    """A stream in lists."""
+class MemoryStream:
+    """A client of a stream in lists, of which each page is all that follows."""
 
-    client: DynamoDBStreamsClient = field(default_factory=lambda: cast("DynamoDBStreamsClient", 0))
-    arn: str = "arn:aws:dynamodb:r:1:table/t/stream/label"
     known: dict[str, StreamShard] = field(default_factory=dict)
     records: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
-    def shards(self) -> list[StreamShard]:
-        return list(self.known.values())
+    def describe_stream(self, **_: object) -> dict[str, Any]:
+        shards = [
+            {"ShardId": one.shard.id}
+            | ({} if one.parent is None else {"ParentShardId": one.parent})
+            | ({"SequenceNumberRange": {"EndingSequenceNumber": "9"}} if one.closed else {})
+            for one in self.known.values()
+        ]
+        return {"StreamDescription": {"StreamStatus": "ENABLED", "Shards": shards}}
 
-    def check_on(self) -> None:
-        """It is."""
+    def get_shard_iterator(self, **asked: str) -> dict[str, str]:
+        return {"ShardIterator": f"{asked['ShardId']} {asked.get('SequenceNumber', '-1')}"}
 
-    def after(
-        self,
-        shard: ShardName,
-        sequence: str | None,
-        *,
-        empty_pages: int = 5,  # noqa: ARG002 - here the end is known
-    ) -> Iterator[dict[str, Any]]:
-        for one in self.records[shard.id]:
-            if sequence is None or int(one["dynamodb"]["SequenceNumber"]) > int(sequence):
-                yield one
+    def get_records(self, **asked: str) -> dict[str, Any]:
+        shard, after = asked["ShardIterator"].split()
+        numbered = ((int(one["dynamodb"]["SequenceNumber"]), one) for one in self.records[shard])
+        return {"Records": [one for number, one in numbered if number > int(after)]}
 
 
 @dataclass(slots=True)
@@ -158,9 +153,13 @@ class World:
         one = ShardProgress(str(name), sequence, made_ms, now_ms, 1, 1, 2.0, *history)
         self.dynamo.update(advance_of(COUNTERS, one))
 
+    def connection(self) -> UnitConnection:
+        """A process that knows nothing yet."""
+        clients = {"dynamodbstreams": self.stream}
+        return connection_on(self.dynamo, self.clock, clients=clients, ledger_stream_arn=STREAM)
+
     def verifier(self) -> Verifier:
-        totals = TotalsReader(connection_on(self.dynamo, self.clock), of_ledgers=True)
-        return Verifier(totals, ExactReader(self.dynamo, LEDGER), self.stream, self.clock)
+        return Verifier(self.connection())
 
     def verdict(self, counter: str = COUNTER) -> Verdict:
         return next(self.verifier().verify([counter]))

@@ -12,7 +12,6 @@ import pytest
 
 from countledger import Event
 from countledger.consumers.alerts.delivery import AlertLog
-from countledger.consumers.record import LedgerStream
 from countledger.infra import demo
 from countledger.infra import demo as demo_run
 from countledger.infra.demo import (
@@ -53,7 +52,7 @@ def stack(monkeypatch: pytest.MonkeyPatch) -> MemoryStack:
     made = MemoryStack()
     connection: Any = made.ledger.connection
     client: Any = StreamsClient(connection.memory.counters_stream)
-    monkeypatch.setattr(demo, "LedgerStream", lambda _, arn: LedgerStream(client, arn))
+    monkeypatch.setattr(type(connection), "streams", lambda _: client)
     return made
 
 

@@ -26,6 +26,7 @@ from countledger.ledger.exact import (
 )
 from countledger.ledger.ids import id_of_key
 from countledger.ledger.operations import Put, Query
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Get, MemoryClient, at
 
@@ -183,14 +184,14 @@ def _busy(deltas: Sequence[int], steps: Sequence[str], take: int = 2) -> MemoryC
 def test_the_sum_is_exact_whatever_a_compactor_does_meanwhile(
     deltas: list[int], steps: list[str]
 ) -> None:
-    found = ExactReader(_busy(deltas, steps), TABLE).read(COUNTER)
+    found = ExactReader(connection_on(_busy(deltas, steps), ledger_table=TABLE)).read(COUNTER)
 
     assert (found.value, found.events, found.entries) == (sum(deltas), len(deltas), len(deltas))
 
 
 def _switched_off(dynamo: MemoryClient, rule: str) -> int:
     """The read with one rule left out."""
-    reader = ExactReader(dynamo, TABLE)
+    reader = ExactReader(connection_on(dynamo, ledger_table=TABLE))
     first = reader._head(dynamo, COUNTER)
     if rule == "covers of the first head":
         first = Head(generation=first.generation)
@@ -211,7 +212,10 @@ def _switched_off(dynamo: MemoryClient, rule: str) -> int:
 def test_without_one_of_its_rules_the_sum_goes_wrong(rule: str, steps: list[str]) -> None:
     deltas = [10**n for n in range(5)]
 
-    assert ExactReader(_busy(deltas, steps), TABLE).read(COUNTER).value == 11111
+    assert (
+        ExactReader(connection_on(_busy(deltas, steps), ledger_table=TABLE)).read(COUNTER).value
+        == 11111
+    )
     assert _switched_off(_busy(deltas, steps), rule) != 11111
 
 
@@ -219,14 +223,14 @@ def test_a_read_that_is_overtaken_starts_over_twenty_times() -> None:
     dynamo = _busy([5], ["", "publish publish"] * 200, take=0)
 
     with pytest.raises(ServiceFailed, match="overtook 20 exact reads"):
-        ExactReader(dynamo, TABLE).read(COUNTER)
+        ExactReader(connection_on(dynamo, ledger_table=TABLE)).read(COUNTER)
 
 
 def test_a_sum_says_what_it_cost_and_counts_events() -> None:
     dynamo = MemoryClient()
     dynamo.put_batch(TABLE, [_entry_item(1, 5, events=3), _entry_item(2, -1)])
 
-    found = ExactReader(dynamo, TABLE).read(COUNTER)
+    found = ExactReader(connection_on(dynamo, ledger_table=TABLE)).read(COUNTER)
 
     assert (found.value, found.events, found.entries, found.entries_read) == (4, 4, 2, 2)
     assert (found.generation, found.read_units) == (0, 2.0)
@@ -249,4 +253,4 @@ def test_what_cannot_be_read_is_never_left_out_of_a_sum(
     dynamo.put(Put(TABLE, item))
 
     with pytest.raises(error):
-        ExactReader(dynamo, TABLE).read(counter)
+        ExactReader(connection_on(dynamo, ledger_table=TABLE)).read(counter)
