@@ -51,7 +51,7 @@ def _parts() -> _EvaluatorParts:
     rules = RuleCache(Rules(connection))
     url = connection.setting("quarantine_queue_url")
     queue = MessageQueue(connection.queues(), url, "the quarantine")
-    store = QuarantineStore(dynamo, table)
+    store = QuarantineStore(connection)
     return _EvaluatorParts(
         rules,
         Evaluator(

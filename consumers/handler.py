@@ -80,7 +80,7 @@ class _Quarantine:
         )
 
         connection = self._connection
-        store = QuarantineStore(connection.dynamo("standard"), connection.setting("counters_table"))
+        store = QuarantineStore(connection)
         queue = MessageQueue(connection.queues(), self._queue_url, "the quarantine")
         return StoredQuarantine(store, queue, QuarantineSource.LEDGER)
 

@@ -40,7 +40,9 @@ class StoredQuarantine:
 
         If it is delivered again: one write unit for each KB, and no message.
         """
-        kept = quarantined_of(record, reason, shard, self.source, self.store.clock.now_ms())
+        kept = quarantined_of(
+            record, reason, shard, self.source, self.store.connection.clock.now_ms()
+        )
         self.store.keep_with_message(kept, self.queue, body(record, reason, shard, kept.id))
 
 

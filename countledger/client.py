@@ -54,7 +54,11 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.exact import ExactReader
     from countledger.ledger.namespace import Namespaces
-    from countledger.ledger.quarantine import QuarantineService, Redrive
+    from countledger.ledger.quarantine import (
+        QuarantinedRecord,
+        QuarantineService,
+        RedriveAnswer,
+    )
     from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
     from countledger.producers.claims.claims import Claims
     from countledger.producers.ingest.redrive import ExpiredEntries
@@ -581,14 +585,24 @@ class CountLedger:
     @made_once
     def quarantine(self) -> QuarantineService:
         """Records that could not be applied, evaluated or counted: list, resend or discard them."""
-        from countledger.consumers.assembly import quarantine_of
+        from countledger.consumers.audit import RepairCounter, review_alert_log
+        from countledger.ledger.quarantine import QuarantineService, QuarantineSource
 
-        def ingest() -> Redrive:
+        def of_kinesis(record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
+            # Made for each record: it needs an extra that the others do not.
             from countledger.producers.ingest.redrive import ingest_redrive
 
-            return ingest_redrive(self.connection, self.namespaces)
+            redrive = ingest_redrive(self.connection, self.namespaces)
+            return redrive(record, even_if_counted=even_if_counted)
 
-        return quarantine_of(self.connection, self.window_audit, ingest)
+        return QuarantineService(
+            self.connection,
+            {
+                QuarantineSource.LEDGER: RepairCounter(self.audit, self.window_audit.rebuild),
+                QuarantineSource.COUNTERS: review_alert_log,
+                QuarantineSource.KINESIS: of_kinesis,
+            },
+        )
 
     @made_once
     def sequences(self) -> Sequences:

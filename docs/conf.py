@@ -70,8 +70,6 @@ def _classes_behind_the_client() -> Iterator[str]:
         ):
             name = node.returns.id
             module = imported.get(name, "")
-            if module.endswith(".assembly"):  # imports the type for type checkers only
-                module = _imported_names(module)[name]
             if module.startswith("countledger."):
                 yield f"{module}.{name}"
 

@@ -31,7 +31,7 @@ from countledger.ledger.attributes import (
     require,
     require_time,
 )
-from countledger.ledger.clock import Clock, SystemClock, to_datetime
+from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import (
     AccessDenied,
     BadSetting,
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.ledger.connection import Connection
-    from countledger.ledger.dynamo import DynamoClient
 
 
 # A record in quarantine: what cannot be applied, kept until a person has handled it.
@@ -251,17 +250,9 @@ _QUEUES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class QuarantineStore:
-    """Keeps the records in quarantine.
+    """Keeps the records in quarantine, in the table `counters`. A second put is refused."""
 
-    Attributes:
-        dynamo: a DynamoDB client. The SDK may retry: a second put is refused.
-        table: the table `counters`.
-        clock: gives the time.
-    """
-
-    dynamo: DynamoClient
-    table: str
-    clock: Clock = field(default_factory=SystemClock)
+    connection: Connection
 
     def keep(self, record: QuarantinedRecord) -> bool:
         """Write a record, unless its item exists: a write unit for each KB, either way.
@@ -274,7 +265,8 @@ class QuarantineStore:
             ServiceFailed: the record is not kept; it must be delivered again.
         """
         try:
-            self.dynamo.put(Put(self.table, encode_quarantined(record), Absent("part")))
+            to = self.connection
+            to.retrying.put(Put(to.counters, encode_quarantined(record), Absent("part")))
         except ConditionFailed as refused:
             item = refused.item or {}
             return "queued_at" not in item and "handled_at" not in item
@@ -307,11 +299,12 @@ class QuarantineStore:
         kept, so its stream goes on.
         """
         with suppress(CountledgerError):
-            self.dynamo.update(
+            to = self.connection
+            to.retrying.update(
                 Update(
-                    self.table,
+                    to.counters,
                     key_of(record.id),
-                    (Assign("queued_at", self.clock.now_ms()),),
+                    (Assign("queued_at", to.clock.now_ms()),),
                     Compare("at", "=", record.at_ms),
                 )
             )
@@ -323,7 +316,8 @@ class QuarantineStore:
             NotQuarantined: no record can have that id.
             CorruptItem: the item cannot be read.
         """
-        item = self.dynamo.get(self.table, key_of(quarantine_id), consistent=True)
+        to = self.connection
+        item = to.retrying.get(to.counters, key_of(quarantine_id), consistent=True)
         return None if item is None else decode_quarantined(item)
 
     def newest(
@@ -347,9 +341,10 @@ class QuarantineStore:
     def _of(
         self, source: QuarantineSource, on_corrupt: OnCorrupt | None
     ) -> Iterator[QuarantinedRecord]:
+        to = self.connection
         condition = Compare("counter", "=", keys.QUARANTINE_PREFIX + source)
-        read = Query(self.table, condition, forward=False, page_size=_PAGE)
-        for page in self.dynamo.pages(read):
+        read = Query(to.counters, condition, forward=False, page_size=_PAGE)
+        for page in to.retrying.pages(read):
             yield from decoded(page, decode_quarantined, on_corrupt)
 
     def handle(self, record: QuarantinedRecord, handling: QuarantineHandling) -> QuarantinedRecord:
@@ -369,9 +364,10 @@ class QuarantineStore:
             Assign("expires_at", expires_at),
         )
         waiting = AllOf(Compare("at", "=", record.at_ms), Absent("handled_at"))
-        update = Update(self.table, key_of(record.id), clauses, waiting, returning="ALL_NEW")
+        to = self.connection
+        update = Update(to.counters, key_of(record.id), clauses, waiting, returning="ALL_NEW")
         try:
-            item = self.dynamo.update(update)
+            item = to.retrying.update(update)
         except ConditionFailed as refused:
             item = refused.item
         if not item:
@@ -455,7 +451,7 @@ class ForeignEvents:
         Raises:
             ServiceFailed: they are not kept; the event must be delivered again.
         """
-        now_ms = self.store.clock.now_ms()
+        now_ms = self.store.connection.clock.now_ms()
         for content, count in _parts(records):
             kept = QuarantinedRecord(
                 source=self.source,
@@ -539,16 +535,18 @@ class QuarantineService:
     """What is in quarantine, and what a person may do about it.
 
     Attributes:
-        store: the records.
         redrives: how a record of each source is applied; a foreign one never is.
         notices: makes the access to the queues; called after a record was handled.
-        clock: gives the time.
     """
 
-    store: QuarantineStore
+    connection: Connection
     redrives: Mapping[QuarantineSource, Redrive]
-    notices: Callable[[], QuarantineNotices]
-    clock: Clock = field(default_factory=SystemClock)
+    notices: Callable[[Connection], QuarantineNotices] = notices_of
+    store: QuarantineStore = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Make what keeps the records."""
+        object.__setattr__(self, "store", QuarantineStore(self.connection))
 
     def list(
         self,
@@ -641,7 +639,7 @@ class QuarantineService:
             any_resolved = any_resolved or outcome.resolved
             yield outcome
         if any_resolved:
-            self.notices().delete_handled(cache(self._is_handled))
+            self.notices(self.connection).delete_handled(cache(self._is_handled))
 
     def _is_handled(self, quarantine_id: str) -> bool:
         try:
@@ -673,7 +671,7 @@ class QuarantineService:
     def _handle(
         self, record: QuarantinedRecord, how: HandledHow, by: str, detail: str | None = None
     ) -> QuarantineOutcome:
-        now = self.store.handle(record, QuarantineHandling(how, by, self.clock.now_ms()))
+        now = self.store.handle(record, QuarantineHandling(how, by, self.connection.clock.now_ms()))
         return QuarantineOutcome(now, resolved=True, detail=detail or str(how))
 
 

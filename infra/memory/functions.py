@@ -206,8 +206,9 @@ class StackFunctions:
     def _quarantine(self, source: QuarantineSource) -> StoredQuarantine:
         to = self.connection
         url = to.setting("quarantine_queue_url")
-        store = QuarantineStore(to.dynamo("standard"), COUNTERS, to.clock)
-        return StoredQuarantine(store, MessageQueue(to.queues(), url, "the quarantine"), source)
+        return StoredQuarantine(
+            QuarantineStore(to), MessageQueue(to.queues(), url, "the quarantine"), source
+        )
 
 
 def passes_ledger(record: Mapping[str, Any]) -> bool:

@@ -56,7 +56,7 @@ def _parts() -> _IngestParts:
         )
     )
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
-    store = QuarantineStore(dynamo, table)
+    store = QuarantineStore(connection)
     quarantine = IngestQuarantine(store, queues)
     foreign = ForeignEvents(store, queues.rejected, QuarantineSource.KINESIS)
     progress = RecordProgress(dynamo, table)

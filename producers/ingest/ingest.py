@@ -273,7 +273,7 @@ class IngestQuarantine:
 
         If they are delivered again: one write unit for each KB, and no message.
         """
-        now_ms = self.store.clock.now_ms()
+        now_ms = self.store.connection.clock.now_ms()
         stream, shard = message.stream, message.shard
         records = [quarantined_of(one, stream, shard, now_ms) for one in message.rejected]
         with WorkerThreads(_WRITERS, "countledger-quarantine") as pool:

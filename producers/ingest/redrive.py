@@ -213,5 +213,5 @@ def expired_of(connection: Connection, namespaces: Namespaces) -> ExpiredEntries
         MessageQueue(connection.queues(), url, "the expired entries"),
         LateResender(sender, reads),
         connection.region,
-        QuarantineStore(reads, connection.setting("counters_table")),
+        QuarantineStore(connection),
     )

@@ -155,7 +155,7 @@ def test_what_is_wrong_is_counted_on_every_page_and_says_what_to_do(
         reason="its delta is a text",
         kept_at_ms=kept_at_ms,
     )
-    QuarantineStore(connection.dynamo("standard"), connection.setting("counters_table")).keep(copy)
+    QuarantineStore(connection).keep(copy)
     page.reload()
 
     expect(page.get_by_role("heading", name="quarantine of ledger")).to_be_visible()

@@ -194,8 +194,7 @@ def test_what_waits_in_quarantine_is_told_without_a_message(client: CountLedger)
         counter="shown:a",
         kept_at_ms=kept_at_ms,
     )
-    dynamo = client.connection.dynamo("standard")
-    QuarantineStore(dynamo, client.connection.setting("counters_table")).keep(copy)
+    QuarantineStore(client.connection).keep(copy)
 
     facts = Gathering(client).facts()
 

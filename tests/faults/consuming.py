@@ -319,7 +319,8 @@ def alerting(*services: int) -> Begin:
 def redriving(world: World, name: str, _retries: Retries) -> Play:
     """A quarantined record of Kinesis is written to the ledger, and marked as handled."""
     counter, clock = f"fl:{name}", HandClock()
-    store = QuarantineStore(world.standard, world.store.counters, clock)
+    process = world.store.process(clock, dynamo=world.standard)
+    store = QuarantineStore(process)
     (one, *_) = messages_of(clock, counter, "key")
     kept = QuarantinedRecord(
         source=QuarantineSource.KINESIS,
@@ -341,7 +342,8 @@ def redriving(world: World, name: str, _retries: Retries) -> Play:
     notices = QuarantineNotices(
         (MessageQueue(queue.client, queue.quarantine.queue.url, "q", wait_s=0),)
     )
-    service = QuarantineService(store, {QuarantineSource.KINESIS: redrive}, lambda: notices, clock)
+    redrives = {QuarantineSource.KINESIS: redrive}
+    service = QuarantineService(process, redrives, lambda _: notices)
 
     def act() -> object:
         (outcome,) = service.resend([kept.id], by="ann")

@@ -92,7 +92,7 @@ def new_queue(store: Store) -> Iterator[Queue]:
     client: Any = store.connection.queues()
     url = client.create_queue(QueueName=f"quarantine-{uuid4().hex[:12]}")["QueueUrl"]
     try:
-        records = QuarantineStore(store.dynamo(), store.counters)
+        records = QuarantineStore(store.connection)
         queue = MessageQueue(client, url, "the quarantine")
         yield Queue(client, StoredQuarantine(records, queue, QuarantineSource.LEDGER))
     finally:

@@ -22,7 +22,7 @@ def _sent_before_it_is_stored(
     kept: StoredQuarantine, one: Mapping[str, Any], reason: str, shard: str
 ) -> None:
     """A crash after the message leaves what is in a queue alone."""
-    copy = quarantined_of(one, reason, shard, kept.source, kept.store.clock.now_ms())
+    copy = quarantined_of(one, reason, shard, kept.source, kept.store.connection.clock.now_ms())
     kept.queue.send(body(one, reason, shard, copy.id))
     kept.store.keep(copy)
 

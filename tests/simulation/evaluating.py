@@ -57,7 +57,7 @@ class Alarms:
 def quarantine_of(world: World, process: Process, source: QuarantineSource) -> StoredQuarantine:
     """The quarantine as a process reaches it."""
     client: Any = MailboxClient(world.notices[process.region], process)
-    copies = QuarantineStore(world.dynamo(process, retries=True), COUNTERS, process)
+    copies = QuarantineStore(connection_of(process))
     return StoredQuarantine(copies, MessageQueue(client, URL, "the quarantine"), source)
 
 

@@ -108,7 +108,7 @@ class IngestWay:
     def invoke(self, event: dict[str, Any], process: Process) -> Map[str, Any]:
         """What the function does."""
         product = Product(process)
-        store = QuarantineStore(product.reads, COUNTERS, process)
+        store = QuarantineStore(product.connection)
         queues = IngestQueues(*(self._queue(url, process) for url in (QUEUE, EXPIRED)))
         quarantine = IngestQuarantine(store, queues)
         progress = RecordProgress(product.reads, COUNTERS, process)
@@ -126,7 +126,7 @@ class IngestWay:
         override = LateResender(
             product.recorder.sender, product.reads, process, late_ms=late_ms_of(self.world)
         )
-        store = QuarantineStore(product.reads, COUNTERS, process)
+        store = QuarantineStore(product.connection)
         queue = self._queue(EXPIRED, process)
         return ExpiredEntries(queue, override, process.region, store, process)
 

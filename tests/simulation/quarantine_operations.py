@@ -13,7 +13,6 @@ from countledger.ledger.quarantine import (
     QuarantineNotices,
     QuarantineService,
     QuarantineSource,
-    QuarantineStore,
 )
 from tests.simulation.client import Client, Memory
 from tests.simulation.ledger_operations import send_new
@@ -99,8 +98,7 @@ def service_of(product: Product) -> QuarantineService:
     client: Any = MailboxClient(world.notices[process.region], process)
     repair = RepairCounter(product.auditor, WindowRebuilder(product.windows).rebuild)
     return QuarantineService(
-        QuarantineStore(world.dynamo(process, retries=True), COUNTERS, process),
+        product.connection,
         {QuarantineSource.LEDGER: repair, QuarantineSource.COUNTERS: review_alert_log},
-        lambda: QuarantineNotices((MessageQueue(client, URL, "the quarantine"),)),
-        process,
+        lambda _: QuarantineNotices((MessageQueue(client, URL, "the quarantine"),)),
     )

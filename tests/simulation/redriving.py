@@ -49,5 +49,6 @@ def _is_empty(world: World, region: str) -> bool:
     records = [copy.id for copy in service.list(QuarantineSource.LEDGER)]
     treated = [*service.discard(moves, by=BY), *service.resend(records, by=BY)]
     if not treated:
-        service.notices().delete_handled(lambda name: service.show(name).handled is not None)
+        notices = service.notices(service.connection)
+        notices.delete_handled(lambda name: service.show(name).handled is not None)
     return all(one.resolved for one in treated) and not world.notices[region].letters

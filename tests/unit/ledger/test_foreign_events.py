@@ -27,8 +27,9 @@ from countledger.ledger.quarantine import (
     quarantine_ids_in,
 )
 from countledger.producers.ingest import handler as ingest
+from tests.unit.connections import connection_on
 from tests.unit.consumers.records import record
-from tests.unit.ledger.clocks import NOW_MS, ManualClock
+from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.ingest.world import World
 from tests.unit.producers.kinesis.streams import delivered
@@ -66,7 +67,7 @@ class ForeignWorld:
     letters: Letters = field(default_factory=Letters)
 
     def events(self, source: QuarantineSource) -> ForeignEvents:
-        store = QuarantineStore(self.dynamo, "counters", ManualClock())
+        store = QuarantineStore(connection_on(self.dynamo))
         queue = MessageQueue(cast("SQSClient", self.letters), "url", "the quarantine")
         return ForeignEvents(store, queue, source)
 

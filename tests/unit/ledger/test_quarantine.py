@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from countledger.ledger.attributes import encode
+from countledger.ledger.connection import Connection
 from countledger.ledger.errors import (
     AccessDenied,
     BadSetting,
@@ -35,6 +36,7 @@ from countledger.ledger.quarantine import (
     encode_quarantined,
     quarantine_ids_in,
 )
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient
 
@@ -87,13 +89,18 @@ class World:
     redriven: list[str] = field(default_factory=list)
 
     @property
+    def connection(self) -> Connection:
+        return connection_on(self.dynamo, self.clock)
+
+    @property
     def store(self) -> QuarantineStore:
-        return QuarantineStore(self.dynamo, COUNTERS, self.clock)
+        return QuarantineStore(self.connection)
 
     @property
     def service(self) -> QuarantineService:
         redrives = dict.fromkeys(QuarantineSource, self.redrive)
-        return QuarantineService(self.store, redrives, lambda: self.notices, self.clock)
+        notices = cast("QuarantineNotices", self.notices)
+        return QuarantineService(self.connection, redrives, lambda _: notices)
 
     def redrive(self, record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
         self.redriven.append(f"{record.id} {even_if_counted}")

@@ -18,6 +18,7 @@ from countledger.ledger.quarantine import QuarantineStore
 from countledger.producers.ingest.entries import RejectionKind
 from countledger.producers.ingest.ingest import IngestOutcome, IngestQuarantine, quarantined_of
 from countledger.producers.kinesis import bundle, encode, unpack_record
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
 from tests.unit.producers.ingest.test_ingest import keyed, packed
@@ -150,7 +151,7 @@ def test_a_progress_that_cannot_be_stored_stops_nothing(error: Exception) -> Non
 def test_what_one_record_has_that_cannot_be_read_is_one_item_with_its_count() -> None:
     """Of 170,000 empty messages two requests would be sent for each."""
     world = World()
-    copies = IngestQuarantine(QuarantineStore(world.dynamo, "counters"), world.quarantine)
+    copies = IngestQuarantine(QuarantineStore(connection_on(world.dynamo)), world.quarantine)
     ingest = world.ingest
     data = bundle([b""] * 20_000)
 

@@ -20,6 +20,7 @@ from countledger.producers.ingest.entries import EntryWriter, RecordProgress, Re
 from countledger.producers.ingest.ingest import Ingest, IngestQuarantine, LateResender
 from countledger.producers.ingest.redrive import IngestRedrive
 from countledger.producers.kinesis import DIGEST_SIZE, MAGIC, bundle, encode, pack, unpack_record
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.ingest.world import World
@@ -57,7 +58,7 @@ class Keeping(World):
 
     @property
     def copies(self) -> QuarantineStore:
-        return QuarantineStore(self.table, COUNTERS, self.clock)
+        return QuarantineStore(connection_on(self.table, self.clock))
 
     @property
     def again(self) -> IngestRedrive:
