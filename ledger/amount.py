@@ -61,7 +61,6 @@ def plain_amount(value: Amount) -> Amount:
 
 
 def add(left: Amount, right: Amount) -> Amount:
-    """The exact sum of two amounts."""
     if isinstance(left, int) and isinstance(right, int):
         return left + right
     return canonical(EXACT.add(Decimal(left), Decimal(right)))
@@ -105,8 +104,8 @@ def fits(value: Amount) -> bool:
 def may_be_added(value: Amount) -> bool:
     """Whether any 10^9 amounts of this size have a sum that DynamoDB can hold exactly.
 
-    True for at most 20 digits before the decimal point and 9 after it. Stored amounts may be
-    longer (`fits`): sums are, and so are entries that another program wrote.
+    True for at most 20 digits before the decimal point and 9 after it. Stored amounts may be longer
+    (`fits`): sums are, and so are entries that another program wrote.
     """
     if isinstance(value, int):
         return _LOWER_LIMIT < value < _AMOUNT_LIMIT
@@ -124,12 +123,7 @@ def _decimals(value: Amount) -> int:
 
 
 def parse_delta(value: object) -> Amount:
-    """A caller's delta as an exact amount.
-
-    Raises:
-        BadDelta: it is no `int` or `Decimal`, not finite, zero, or has more than 20 digits before
-            the decimal point or 9 after it.
-    """
+    """A caller's delta as an exact amount; BadDelta if it is zero, or as `check_exact`."""
     if type(value) is int and value and _LOWER_LIMIT < value < _AMOUNT_LIMIT:
         return value
     delta = check_exact("delta", value, BadDelta)
@@ -139,12 +133,7 @@ def parse_delta(value: object) -> Amount:
 
 
 def check_exact(what: str, value: object, error: type[BadInput]) -> Amount:
-    """A caller's number as an exact amount.
-
-    Raises:
-        BadInput: of that class: it is no `int` or `Decimal`, not finite, or has more than 20 digits
-            before the decimal point or 9 after it.
-    """
+    """A caller's finite `int` or `Decimal` that `may_be_added`; else `error` is raised."""
     value = _exact(what, value, error)
     if not may_be_added(value):
         raise error(f"{what} {short(value)} {TOO_LONG}")
@@ -152,7 +141,6 @@ def check_exact(what: str, value: object, error: type[BadInput]) -> Amount:
 
 
 def _exact(what: str, value: object, error: type[BadInput]) -> Amount:
-    """A caller's number as a plain one."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise error(
             f"{what} {shown(value)} is a {type(value).__name__}: give an int or a "
@@ -165,12 +153,7 @@ def _exact(what: str, value: object, error: type[BadInput]) -> Amount:
 
 
 def check_sum(what: str, value: object, error: type[BadInput]) -> Amount:
-    """A caller's number that changes may have added up to, as an exact amount.
-
-    Raises:
-        BadInput: of that class: it is no `int` or `Decimal`, not finite, or has more than 38 digits
-            or more than 9 after the decimal point.
-    """
+    """As `check_exact`, of what changes may have added up to: 38 digits, 9 of them decimals."""
     value = _exact(what, value, error)
     if not fits(value) or _decimals(value) > AMOUNT_MAX_DECIMALS:
         raise error(
@@ -186,11 +169,7 @@ def to_text(value: Amount) -> str:
 
 
 def from_number(text: str) -> Amount:
-    """An amount from DynamoDB's text of a number.
-
-    Raises:
-        ValueError: the text is no finite number.
-    """
+    """An amount from DynamoDB's text of a number; ValueError if it is no finite number."""
     if text.isdecimal() or text.lstrip("-").isdecimal():
         return int(text)
     try:

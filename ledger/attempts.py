@@ -131,11 +131,9 @@ def always() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One request to a service.
+    """One request, as the performer of the steps understands it.
 
-    Attributes:
-        operation: the request, as the performer of the steps understands it.
-        before_send: called when the request leaves; raises where the request must not leave.
+    `before_send` is called when it leaves, and raises where it must not leave.
     """
 
     operation: Any
@@ -150,8 +148,8 @@ class Send:
 class Pause(NamedTuple):
     """Wait before the next step; the answer is whether the call may not go on instead.
 
-    Attributes:
-        made: attempts of the call that failed so far; 0 where the pause is no matter of attempts.
+    `made` counts the attempts of the call that failed so far; 0: the pause is no matter of
+    attempts.
     """
 
     wait_ms: float
@@ -160,10 +158,7 @@ class Pause(NamedTuple):
 
 
 class CallLimits(NamedTuple):
-    """For how long one call may be tried again, and how often in all.
-
-    An app sets them; each protocol has a bound of its own beside them.
-    """
+    """For how long and how often an app lets a call be tried; each protocol has its bound, too."""
 
     timeout_ms: int
     attempts: int
@@ -184,10 +179,8 @@ Steps: TypeAlias = Generator[Step, Answer, _T]
 class Reply(Generic[_S]):
     """What came of one request: a row of an answer table is a pattern of it.
 
-    Attributes:
-        answer: what the service returned, or the `CountledgerError` that came instead.
-        maybe_applied: whether a write so far, this one included, got no clear answer and may have
-            been applied, or may still be.
+    `maybe_applied`: a write so far, this one included, got no clear answer and may have been
+    applied, or may still be.
     """
 
     answer: Answer
@@ -203,11 +196,10 @@ class Done(Generic[_T]):
 
 
 class Again(NamedTuple, Generic[_S]):
-    """The attempt failed for now: wait, then send `request(state)`.
+    """The attempt failed for now.
 
-    Attributes:
-        error: why the attempt failed, where the answer itself is no error or does not say it.
-        resolved: no request sent so far can be applied any more: `maybe_applied` is false again.
+    `error` says why, where the answer itself is no error or does not say it. `resolved`: no request
+    sent so far can be applied any more, so `maybe_applied` is false again.
     """
 
     state: _S
@@ -216,15 +208,11 @@ class Again(NamedTuple, Generic[_S]):
 
 
 class Recheck(NamedTuple, Generic[_S]):
-    """Send `request(state)` at once; it is no further attempt."""
-
     state: _S
     resolved: bool = False
 
 
 class GiveUp(NamedTuple):
-    """No further attempt can help, because of this error."""
-
     error: CountledgerError
 
 
@@ -232,12 +220,7 @@ Verdict: TypeAlias = Again[_S] | Recheck[_S] | Done[_T] | GiveUp
 
 
 class Exhausted(NamedTuple, Generic[_S]):
-    """What is known when no attempt is left.
-
-    Attributes:
-        state: from which the next attempt would go on.
-        maybe_applied: whether one of them may have been applied, or may still be.
-    """
+    """What is known when no attempt is left; the next one would go on from `state`."""
 
     state: _S
     attempts: int
@@ -249,10 +232,7 @@ class Exhausted(NamedTuple, Generic[_S]):
 class Attempts:
     """The attempts of one call, over all the requests that it sends.
 
-    Attributes:
-        backoff: how many attempts, and how long to wait between them.
-        until_ms: the deadline: when what makes another attempt safe may be forgotten, or None.
-        maybe_applied: whether one of them may have been applied, or may still be.
+    `until_ms` is the deadline: when what makes another attempt safe may be forgotten; None: never.
     """
 
     clock: Clock
@@ -265,7 +245,6 @@ class Attempts:
     _waits_ms: Iterator[float] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Begin now, and draw the waits from the policy, one by one."""
         self._began_ms = self.clock.now_ms()
         self._waits_ms = self.backoff.waits_ms(self.random)
 
@@ -289,11 +268,7 @@ class Attempts:
         return answer
 
     def check(self) -> None:
-        """Allow a request only before the deadline.
-
-        Raises:
-            RetryPeriodOver: it has passed.
-        """
+        """Raise RetryPeriodOver after the deadline."""
         if self.until_ms is not None and self.clock.now_ms() > self.until_ms:
             raise RetryPeriodOver("this process was suspended for longer than the key is kept")
 
@@ -307,12 +282,8 @@ def attempt(
 ) -> Steps[_T]:
     """Send requests until one of them settles the matter, or no attempt is left.
 
-    Args:
-        state: to begin with.
-        request: the next request; its `before_send` is checked beside the deadline.
-        interpret: the answer table.
-        give_up: what the protocol ends with when no attempt is left.
-        attempts: of the call; may be shared with other steps of the same call.
+    `before_send` of each is checked beside the deadline; `attempts` may be shared with other steps
+    of the same call.
     """
     while True:
         send = _with_deadline(request(state), attempts)
@@ -333,7 +304,6 @@ def attempt(
 
 
 def _answered(send: Send, attempts: Attempts) -> Steps[Answer]:
-    """Send one request; what came of it."""
     answer: Answer
     try:
         send.before_send()
@@ -357,9 +327,7 @@ def otherwise(reply: Reply[_S]) -> Again[_S] | GiveUp:
         any other error                     raised; while an earlier attempt may have been applied,
                                             no further attempt: the error would say: nothing written
 
-    Raises:
-        CountledgerError: the answer itself.
-        RequestRejected: the service calls an action of the transaction invalid.
+    An action of a transaction that the service calls invalid is RequestRejected.
     """
     answer = reply.answer
     if isinstance(answer, PASSING):
@@ -376,17 +344,11 @@ def otherwise(reply: Reply[_S]) -> Again[_S] | GiveUp:
 
 
 def raise_exhausted(exhausted: Exhausted[Any], what: str, advice: str) -> NoReturn:
-    """End a call that was not done.
+    """End a call that was not done; `advice` is for a caller whose outcome stays unknown.
 
-    Args:
-        exhausted: what is known of its attempts.
-        what: what was to be done, for the message.
-        advice: what a caller can do when the outcome stays unknown.
-
-    Raises:
-        Unclear: an attempt may have been applied.
-        Throttled: each attempt was clearly refused.
-        Unreachable: nothing ever answered.
+    an attempt may have been applied      Unclear
+    each attempt was clearly refused      Throttled
+    nothing ever answered                 Unreachable
     """
     error = exhausted.error
     if exhausted.maybe_applied:
@@ -430,7 +392,6 @@ def run(steps: Steps[_T], perform: Callable[[Step], Answer]) -> _T:
 
 
 async def run_async(steps: Steps[_T], perform: Callable[[Step], Awaitable[Answer]]) -> _T:
-    """As `run`, in an event loop."""
     answer: Answer = None
     while True:
         try:
@@ -465,13 +426,9 @@ def _with_deadline(send: Send, attempts: Attempts) -> Send:
 
 
 def write_one(dynamo: DynamoClient, write: Put | Update | Delete) -> Item | None:
-    """Carry out the write of one item: one write unit for each KB, also if its condition fails.
+    """Write one item: one write unit for each KB, also if its condition fails (ConditionFailed).
 
-    Returns:
-        The item as it is now, of an update that requests it.
-
-    Raises:
-        ConditionFailed: with the item that is there.
+    Returns the item as it is now, of an update that requests it.
     """
     if isinstance(write, Update):
         return dynamo.update(write)
@@ -495,9 +452,8 @@ def wrote(dynamo: DynamoClient, write: Put | Update | Delete) -> bool:
 class DynamoPerformer:
     """Carries out steps whose operations are those of `ledger.operations`.
 
-    Attributes:
-        dynamo: for writes; its SDK must not retry, or a lost answer would be hidden.
-        reads: for reads, which the SDK may retry.
+    The SDK of `dynamo`, for writes, must not retry, or a lost answer would be hidden; that of
+    `reads` may.
     """
 
     dynamo: DynamoClient

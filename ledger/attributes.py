@@ -107,11 +107,7 @@ def _plain(value: object) -> object:
 
 
 def check_format(item: Item) -> None:
-    """Refuse an item that a later release wrote.
-
-    Raises:
-        NewerFormat: its format number is higher than this release's.
-    """
+    """Raise NewerFormat if the item's format number is higher than this release's."""
     version = item.get("v", 1)
     if version != FORMAT:
         raise NewerFormat(
@@ -120,11 +116,7 @@ def check_format(item: Item) -> None:
 
 
 def require(item: Item, name: str, kind: type[_T]) -> _T:
-    """An attribute that must be there, of that type.
-
-    Raises:
-        CorruptItem: it is absent or of another type.
-    """
+    """An attribute of that type; CorruptItem if it is absent or of another one."""
     value = optional(item, name, kind)
     if value is None:
         raise CorruptItem(f"{describe(item)} has no {name!r}", item)
@@ -132,11 +124,7 @@ def require(item: Item, name: str, kind: type[_T]) -> _T:
 
 
 def optional(item: Item, name: str, kind: type[_T]) -> _T | None:
-    """An attribute that may be absent, of that type.
-
-    Raises:
-        CorruptItem: it is of another type.
-    """
+    """An attribute that may be absent; CorruptItem if it is of another type."""
     value = item.get(name)
     if value is None or (isinstance(value, kind) and not isinstance(value, bool)):
         return value
@@ -144,11 +132,7 @@ def optional(item: Item, name: str, kind: type[_T]) -> _T | None:
 
 
 def optional_time(item: Item, name: str) -> int | None:
-    """A time in milliseconds since the epoch that may be absent.
-
-    Raises:
-        CorruptItem: it is of another type, or no date of this calendar.
-    """
+    """Milliseconds since the epoch, or None; CorruptItem if they are no date of this calendar."""
     value = optional(item, name, int)
     if value is None or 0 <= value < DATE_LIMIT_MS:
         return value
@@ -156,21 +140,12 @@ def optional_time(item: Item, name: str) -> int | None:
 
 
 def require_time(item: Item, name: str) -> int:
-    """A time in milliseconds since the epoch that must be there.
-
-    Raises:
-        CorruptItem: it is absent, of another type, or no date of this calendar.
-    """
+    """As `optional_time`, of a time that must be there."""
     require(item, name, int)
     return optional_time(item, name) or 0
 
 
 def require_amount(item: Item, name: str) -> Amount:
-    """A number that must be there.
-
-    Raises:
-        CorruptItem: it is absent or no number.
-    """
     value = item.get(name)
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
         return value
@@ -182,15 +157,10 @@ def decoded(
     decode: Callable[[Item], _T],
     on_corrupt: OnCorrupt | None = None,
 ) -> Iterator[_T]:
-    """Items as values. With `on_corrupt`, an item that cannot be read hides no other one.
+    """Items as values.
 
-    Args:
-        items: as they are stored.
-        decode: reads one of them.
-        on_corrupt: called with the error of each item that cannot be read, which is left out.
-
-    Raises:
-        CorruptItem: an item cannot be read, and `on_corrupt` is not given.
+    `on_corrupt` is called with the error of each item that cannot be read, and hides no other one;
+    without it, CorruptItem is raised.
     """
     for item in items:
         try:

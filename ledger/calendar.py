@@ -52,12 +52,9 @@ class Per(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One minute, hour, day or month.
+    """One minute, hour, day or month; `end_ms` is the first millisecond of the next one.
 
-    Attributes:
-        name: unique among the windows of its kind and time zone, as `2026-11-22`.
-        start_ms: its first millisecond.
-        end_ms: the first millisecond of the next window.
+    The name, as `2026-11-22`, is unique among the windows of its kind and time zone.
     """
 
     name: str
@@ -67,29 +64,20 @@ class Window:
 
 @lru_cache(maxsize=256)
 def zone_of(name: str) -> ZoneInfo:
-    """A time zone with the rules of the installed `tzdata`.
-
-    Raises:
-        BadSetting: no zone has that name.
-    """
+    """A time zone with the rules of the installed `tzdata`; BadSetting if no zone has that name."""
     return zone_with(name, rules_of(name))
 
 
 @lru_cache(maxsize=256)
 def zone_with(name: str, rules: bytes) -> ZoneInfo:
-    """A time zone with these rules.
-
-    Raises:
-        ValueError: they are not in the format of `rules_of`.
-    """
+    """A time zone with these rules; ValueError if they are not in the format of `rules_of`."""
     return ZoneInfo.from_file(BytesIO(rules), key=name)
 
 
 def rules_of(name: str) -> bytes:
     """The rules of a time zone in the installed `tzdata`, in the format TZif: up to 3 KB.
 
-    Raises:
-        BadSetting: no zone has that name.
+    BadSetting if no zone has that name.
     """
     if name not in _names():
         raise BadSetting(
@@ -124,8 +112,7 @@ def window_of(at_ms: int, per: Per, zone: ZoneInfo) -> Window:
 def window_on(day: date, per: Per, zone: ZoneInfo) -> Window:
     """The day of that date, or the month that it is in.
 
-    Raises:
-        ValueError: the zone left out the date, or it is in the first or the last year of dates.
+    ValueError if the zone left out the date, or it is in the first or the last year of dates.
     """
     if not MINYEAR < day.year < MAXYEAR:
         raise ValueError(f"{day.isoformat()} is outside the years {MINYEAR + 1} to {MAXYEAR - 1}")

@@ -41,36 +41,23 @@ _T = TypeVar("_T")
 
 
 class Clock(Protocol):
-    """What the code needs of time."""
-
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
 
-    def sleep_ms(self, duration_ms: float) -> None:
-        """Return after that many milliseconds."""
+    def sleep_ms(self, duration_ms: float) -> None: ...
 
 
 class SystemClock:
-    """The machine's clock."""
-
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
     def sleep_ms(self, duration_ms: float) -> None:
-        """Return after that many milliseconds."""
         sleep(duration_ms / 1_000)
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Capped exponential back-off with full jitter.
-
-    Attributes:
-        attempts: how many times in all.
-        base_ms: the longest first wait.
-        cap_ms: the longest wait of all.
-    """
+    """Exponential back-off with full jitter: `base_ms` caps the first wait, `cap_ms` every one."""
 
     attempts: int = 8
     base_ms: float = 50
@@ -90,12 +77,7 @@ class Backoff:
 
 
 def to_ms(moment: object) -> int:
-    """Milliseconds since the epoch of an aware datetime.
-
-    Raises:
-        BadTime: it is not a datetime, has no offset and so is not a point in time, or is
-        outside the years 1 to 9999 of UTC.
-    """
+    """Milliseconds since the epoch of an aware datetime of the years 1 to 9999; else BadTime."""
     if not isinstance(moment, datetime):
         raise BadTime(f"time {shown(moment)} is a {type(moment).__name__}, not a datetime")
     try:
@@ -123,11 +105,7 @@ def to_ms(moment: object) -> int:
 
 
 def to_datetime(at_ms: int) -> datetime:
-    """The moment, in UTC.
-
-    Raises:
-        BadTime: it is outside the years 1 to 9999.
-    """
+    """The moment, in UTC; BadTime if it is outside the years 1 to 9999."""
     try:
         return _EPOCH + timedelta(milliseconds=at_ms)
     except OverflowError:

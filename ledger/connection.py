@@ -164,11 +164,7 @@ def replacement() -> Connection | None:
 
 @contextmanager
 def replaced_by(connection: Connection) -> Iterator[None]:
-    """Install a connection while the block runs.
-
-    Raises:
-        SetupError: one is installed already, also by another thread.
-    """
+    """Install a connection while the block runs; SetupError if any thread has installed one."""
     with _CHANGING:
         if _INSTALLED:
             raise SetupError(
@@ -187,13 +183,9 @@ def replaced_by(connection: Connection) -> Iterator[None]:
 
 
 def is_fast(transport: str | None) -> bool:
-    """Whether the calls on items take the fast transport: if its extra is installed, unless set.
+    """Whether the calls on items take the fast transport: by the setting, or if it is installed.
 
-    Args:
-        transport: the setting: `boto3`, `fast`, or None.
-
-    Raises:
-        SetupError: the setting is `fast`, and the extra is not installed.
+    SetupError if the setting is `fast` and the extra is not installed.
     """
     if transport == "boto3":
         return False
@@ -225,15 +217,12 @@ _START_HERE: Final = '`eval "$(countledger up)"`'
 class Connection:
     """Where a process is, and what it works with: every service takes one.
 
-    Each of its clients is one of the process that uses it, also after a fork.
+    Each of its clients is one of the process that uses it, also after a fork. Everything that is
+    put together from this connection takes its clock, `ids`, `random` and `workers`.
 
     Attributes:
-        settings: as given or read from the environment.
-        session: where credentials and the region come from.
         endpoint_url: an endpoint instead of AWS's own; None leaves it to AWS_ENDPOINT_URL.
         meter: where every client of this connection sums its units.
-        clock: the time, and the waits, of everything that is put together from this connection;
-            likewise `ids`, `random` and `workers`.
         random: what the jitter is drawn from, and the place of a write that may have several.
         own_session: whether the app made the session: then another process cannot make it again.
         over_regions: whether `counters` is the table with multi-region strong consistency. That
@@ -258,11 +247,7 @@ class Connection:
     _shared: dict[type, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """By its settings: where it is unpickled, another connection to the same stack is opened.
-
-        Raises:
-            TypeError: the app gave the session.
-        """
+        """By its settings, to be opened elsewhere; TypeError if the app gave the session."""
         if self.own_session:
             raise TypeError(
                 "a client with a session of your own cannot be pickled, because its credentials "
@@ -281,12 +266,11 @@ class Connection:
         region: str | None = None,
         endpoint_url: str | None = None,
     ) -> Connection:
-        """A connection by the usual AWS environment; what is given wins over it. No call is made.
+        """A connection by the usual AWS environment; what is given wins over it.
+
+        No call is made. BadSetting if a setting is wrong, or the profile does not exist.
 
         While a stack in memory is installed (`countledger.testing`), a connection to that stack.
-
-        Raises:
-            BadSetting: a setting is wrong, or the profile does not exist.
         """
         if (installed := replacement()) is not None:
             return replace(installed, meter=Meter(), _shared={})
@@ -302,11 +286,7 @@ class Connection:
 
     @property
     def region(self) -> str:
-        """The region of every call.
-
-        Raises:
-            BadSetting: none is configured.
-        """
+        """The region of every call; BadSetting if none is configured."""
         region = self.elsewhere or self.session.region_name
         if not region:
             raise BadSetting(
@@ -339,11 +319,7 @@ class Connection:
 
     @made_once
     def outputs(self) -> Mapping[str, str]:
-        """The stack's outputs: one DescribeStacks call.
-
-        Raises:
-            StackNotFound: the stack does not exist here.
-        """
+        """The stack's outputs: one DescribeStacks call; StackNotFound if it does not exist here."""
         name = self.settings.stack_name
         try:
             with translated(f"DescribeStacks of {name!r}"):
@@ -360,9 +336,7 @@ class Connection:
     def setting(self, name: str) -> str:
         """A setting, or the stack's output that stands for it.
 
-        Raises:
-            StackNotFound: it is not set and the stack has no such output.
-            WrongRegion: only the stack of the home region has it.
+        StackNotFound without both; WrongRegion if only the stack of the home region has it.
         """
         value: str | None = getattr(self.settings, name)
         if value:
@@ -418,14 +392,10 @@ class Connection:
         return self.home_region
 
     def refuse_elsewhere(self, what: str, else_do: str = "") -> None:
-        """Allow a call in the home region only.
+        """Raise WrongRegion outside of the home region.
 
-        Args:
-            what: the call is for, and its rule: `'llm:': quotas are changed`.
-            else_do: what a caller in another region can do instead of calling there.
-
-        Raises:
-            WrongRegion: this is another region.
+        `what` says what the call is for, and its rule: `'llm:': quotas are changed`; `else_do`,
+        what a caller can do instead of calling there.
         """
         if self.region != self.home_region:
             raise WrongRegion(
@@ -435,7 +405,6 @@ class Connection:
 
     @property
     def clock_skew_ms(self) -> int:
-        """How far clocks may differ."""
         return self.settings.clock_skew_ms
 
     @property
@@ -471,15 +440,12 @@ class Connection:
     def attempts(self, until_ms: int | None = None, policy: Backoff = POLICY) -> Attempts:
         """The attempts of one call.
 
-        Args:
-            until_ms: when what makes another attempt safe may be forgotten, or None. A process
-                that was suspended and wakes later must not send again.
-            policy: how often, and how long to wait.
+        `until_ms` is when what makes another attempt safe may be forgotten, or None: a process that
+        was suspended and wakes later must not send again.
         """
         return Attempts(self.clock, self.random, policy, until_ms)
 
     def run(self, steps: Steps[_T]) -> _T:
-        """Carry out the steps of a protocol in this thread."""
         return run(steps, DynamoPerformer(self.unretried, self.retrying, self.clock))
 
     async def run_async(self, steps: Steps[_T]) -> _T:
@@ -506,7 +472,6 @@ class Connection:
         )
 
     def streams(self) -> DynamoDBStreamsClient:
-        """The client of DynamoDB Streams."""
         return self._streams
 
     @cached_property
@@ -515,12 +480,10 @@ class Connection:
         return client
 
     def queues(self) -> SQSClient:
-        """A client of SQS."""
         client: SQSClient = self._client("sqs")
         return client
 
     def objects(self) -> S3Client:
-        """A client of S3."""
         client: S3Client = self._client("s3")
         return client
 
@@ -530,17 +493,14 @@ class Connection:
         return client
 
     def scheduler(self) -> EventBridgeSchedulerClient:
-        """A client of EventBridge Scheduler."""
         client: EventBridgeSchedulerClient = self._client("scheduler")
         return client
 
     def stacks(self) -> CloudFormationClient:
-        """A client of CloudFormation."""
         client: CloudFormationClient = self._client("cloudformation")
         return client
 
     def functions(self) -> LambdaClient:
-        """A client of Lambda."""
         client: LambdaClient = self._client("lambda")
         return client
 
@@ -589,7 +549,6 @@ class Connection:
         return self._fast(client, retries) if is_fast(self.settings.transport) else client
 
     def _fast(self, client: object, retries: Retries) -> object:
-        """The client with the fast transport, whose dependency is an extra."""
         from countledger.ledger.transport.client import FastClient  # noqa: PLC0415
 
         limits = CallLimits(self.settings.call_timeout_ms, self._attempts(retries))
@@ -604,7 +563,6 @@ class Connection:
             ) from error
 
     def config(self, service: str, retries: Retries, region: str | None = None) -> Config:
-        """How the clients of a service are set up."""
         return Config(
             connect_timeout=self.settings.connect_timeout_ms / SECOND_MS,
             read_timeout=self.settings.read_timeout_ms / SECOND_MS,

@@ -50,7 +50,7 @@ class SentAttempts:
     """What is known of the attempts of one call of the SDK.
 
     Attributes:
-        since_s: when the call was made, by a clock that only goes on.
+        since_s: by a clock that only goes on.
         begun: whether one was handed to the network.
         maybe_applied: whether one may have reached the service. The last attempt of a call that
             raises does not count until the SDK has classified its error.
@@ -70,7 +70,7 @@ _LOOK: ContextVar[Callable[[], None] | None] = ContextVar("look", default=None)
 
 
 class guarded:  # noqa: N801 - a context manager
-    """Check every request of this thread as it leaves, while the block runs.
+    """Let `look` refuse, by raising, each request of this thread as it leaves, in the block.
 
     (Not by a generator, which takes three times as long; every request has one.)
     """
@@ -78,19 +78,12 @@ class guarded:  # noqa: N801 - a context manager
     __slots__ = ("_before", "_look")
 
     def __init__(self, look: Callable[[], None]) -> None:
-        """Begin with the block.
-
-        Args:
-            look: raises where the request must not leave.
-        """
         self._look = look
 
     def __enter__(self) -> None:
-        """Check from now on."""
         self._before = _LOOK.set(self._look)
 
     def __exit__(self, *_: object) -> None:
-        """Check as before."""
         _LOOK.reset(self._before)
 
 
@@ -100,22 +93,16 @@ class attempts_noted:  # noqa: N801 - likewise
     __slots__ = ("_before",)
 
     def __enter__(self) -> SentAttempts:
-        """Nothing is sent yet."""
         attempts = SentAttempts()
         self._before = _ATTEMPTS.set(attempts)
         return attempts
 
     def __exit__(self, *_: object) -> None:
-        """The call has ended."""
         _ATTEMPTS.reset(self._before)
 
 
 def leave(**_: object) -> None:
-    """A request leaves now; botocore calls this after signing it.
-
-    Raises:
-        CountledgerError: whatever the look refuses it with; or its call was cancelled.
-    """
+    """Let a signed request leave, unless the look raises, or its call was cancelled."""
     look = _LOOK.get()
     if look is not None:
         look()
@@ -129,13 +116,9 @@ def leave(**_: object) -> None:
 
 
 def _leave_from(process: tuple[int, int], **_: object) -> None:
-    """`leave`, through a client that was made in a process.
+    """`leave`, through a client of that process; another one's requests would mix (SetupError).
 
     A child that goes on with its parent's event loop has tasks that are about to send.
-
-    Raises:
-        SetupError: this is another process: its request would mix with those of the other one.
-        CountledgerError: as `leave`.
     """
     if process != this_process():
         raise SetupError("the client was made before this process was forked: make one here")
@@ -150,13 +133,7 @@ def judge_attempt(
 ) -> None:
     """An attempt has ended; botocore calls this before it decides about another one.
 
-    Args:
-        timeout_ms: how long after the first attempt no other one begins.
-        caught_exception: what the attempt raised, or None.
-        response: the answer of HTTP and what was read in it, or None.
-
-    Raises:
-        Exception: what the attempt raised, if it is too late for another one.
+    None begins `timeout_ms` after the first: then what the attempt raised is raised.
     """
     attempts = _ATTEMPTS.get()
     if attempts is None:
@@ -211,9 +188,7 @@ def _arose_while_connecting(error: BaseException) -> bool:
 def watch(client: Any, timeout_ms: float = inf) -> None:  # noqa: ANN401 - a client of any service
     """Check a client's requests before any other handler sees them leave or end.
 
-    Args:
-        client: of the SDK.
-        timeout_ms: how long after its first attempt the SDK begins no other one.
+    `timeout_ms` after the first attempt of a call the SDK begins no other one.
     """
     events = client.meta.events
     look, judge = partial(_leave_from, this_process()), partial(judge_attempt, timeout_ms)
@@ -224,17 +199,14 @@ def watch(client: Any, timeout_ms: float = inf) -> None:  # noqa: ANN401 - a cli
 class LambdaContext(Protocol):
     """What is asked of the context of an invocation."""
 
-    def get_remaining_time_in_millis(self) -> int:
-        """How long the function may still run, in milliseconds."""
+    def get_remaining_time_in_millis(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
     """The moment after which no write of an invocation begins, and no request of one leaves.
 
-    Attributes:
-        at_ms: that moment, in milliseconds since the epoch.
-        end_ms: the same for what concludes the batch, once all other writes are done.
+    `end_ms` is the same for what concludes the batch, once all other writes are done.
     """
 
     clock: Clock
@@ -249,13 +221,9 @@ class Deadline:
         longest_ms: int = INVOCATION_TIME_MS,
         margin_ms: int = INVOCATION_MARGIN_MS,
     ) -> Deadline:
-        """The deadline of an invocation that begins now.
+        """The deadline of an invocation that begins now: what Lambda says is left, or `longest_ms`.
 
-        Args:
-            clock: gives the time.
-            context: of the invocation: Lambda says how long it may still run.
-            longest_ms: for how long it writes at the most, with its margin, whatever Lambda says.
-            margin_ms: what is left for requests under way at the deadline, and for the answer.
+        `margin_ms` of it is left for requests under way at the deadline, and for the answer.
         """
         left_ms = longest_ms
         if context is not None:
@@ -268,11 +236,7 @@ class Deadline:
         return Deadline(self.clock, self.end_ms, self.end_ms)
 
     def check(self) -> None:
-        """Go on only before the deadline.
-
-        Raises:
-            OutOfTime: it is over.
-        """
+        """Raise OutOfTime once the deadline is over."""
         if self.clock.now_ms() >= self.at_ms:
             raise OutOfTime(
                 "the time of the function's invocation is over: its records are delivered again"
@@ -280,12 +244,9 @@ class Deadline:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Begin only before the deadline, and let no request of this thread leave after it.
+        """Begin only before the deadline (OutOfTime); no request of this thread leaves after it.
 
         Each request is checked when it is signed already, each attempt of the SDK again.
-
-        Raises:
-            OutOfTime: the deadline is over.
         """
         self.check()
         with guarded(self.check):

@@ -45,12 +45,9 @@ _COUNTING: Final = lock_open_in_forks()
 class Meter:
     """Capacity units, summed; safe to share between threads.
 
-    Attributes:
-        write_units: write request units consumed so far. A write whose condition failed is charged
-            by the service but not reported with the failure: it counts as one unit in here (in
-            a transaction as two for each item).
-        read_units: read request units consumed so far.
-        parent: a meter that counts the same units as part of a larger sum.
+    A write whose condition failed is charged by the service but not reported with the failure: it
+    counts as one unit in here (in a transaction as two for each item). `parent` counts the same
+    units as part of a larger sum.
     """
 
     write_units: float = 0.0
@@ -58,7 +55,6 @@ class Meter:
     parent: Meter | None = None
 
     def written(self, consumed: Iterable[ConsumedCapacityTypeDef]) -> None:
-        """Note the units of a write."""
         self._count(_units(consumed), 0.0)
 
     def refused(self, write_units: float = 1.0) -> None:
@@ -66,7 +62,6 @@ class Meter:
         self._count(write_units, 0.0)
 
     def read(self, consumed: Iterable[ConsumedCapacityTypeDef]) -> None:
-        """Note the units of a read."""
         self._count(0.0, _units(consumed))
 
     def _count(self, write_units: float, read_units: float) -> None:
@@ -93,10 +88,8 @@ METERED: dict[str, Any] = {"ReturnConsumedCapacity": "TOTAL"}
 class DynamoClient:
     """Carries out operations through a boto3 client.
 
-    Attributes:
-        meter: where consumed units are summed.
-        clock: what waits between the tries of a batch read, as `random` and `backoff` say.
-        limits: of a call that is tried again by its protocol; None: the protocol's alone.
+    `limits` are of a call that its protocol tries again; None: the protocol's alone. `clock`,
+    `random` and `backoff` time the tries of a batch read.
     """
 
     client: DynamoDBClient
@@ -124,10 +117,8 @@ class DynamoClient:
     def get_many(self, table: str, keys: Sequence[Key], *, consistent: bool = False) -> list[Item]:
         """The items of those keys that exist, in any order: half a read unit each for 4 KB.
 
-        Twice that if consistent, and as much for a key that does not exist.
-
-        Raises:
-            Throttled: some keys stayed unanswered through every attempt.
+        Twice that if consistent, and as much for a key that does not exist. Throttled if some keys
+        stayed unanswered through every attempt.
         """
         items: list[Item] = []
         for start in range(0, len(keys), BATCH_GET_KEYS):
@@ -154,7 +145,6 @@ class DynamoClient:
         raise Throttled(f"{what}: keys unanswered after {self.backoff.attempts} attempts")
 
     def page(self, read: Query | Scan) -> Page:
-        """One page of a query or scan."""
         call: Any = self.client.query if isinstance(read, Query) else self.client.scan
         what = f"{type(read).__name__} on {read.table}"
         with translated(what):
@@ -173,25 +163,14 @@ class DynamoClient:
             read = replace(read, after=page.after)
 
     def put(self, write: Put) -> None:
-        """Write one item: one write unit for each KB, also where the condition fails.
-
-        Raises:
-            ConditionFailed: with the item that is there.
-        """
+        """One write unit for each KB, also where the condition fails (ConditionFailed)."""
         what = f"PutItem on {write.table}"
         with translated(what), conditions(self.meter):
             answer = self.client.put_item(**write.arguments(), **METERED)
         self.meter.written(consumed_in(answer, what))
 
     def update(self, write: Update) -> Item | None:
-        """Change one item: one write unit for each KB, also where the condition fails.
-
-        Returns:
-            The item as it is now, if the operation requests it.
-
-        Raises:
-            ConditionFailed: with the item that is there.
-        """
+        """As `put`; returns the item as it is now, if the operation requests it."""
         what = f"UpdateItem on {write.table}"
         with translated(what), conditions(self.meter):
             answer = self.client.update_item(**write.arguments(), **METERED)
@@ -200,11 +179,7 @@ class DynamoClient:
         return decode(attributes) if attributes else None
 
     def delete(self, write: Delete) -> None:
-        """Remove one item: one write unit for each KB of it, also where there is none.
-
-        Raises:
-            ConditionFailed: with the item that is there.
-        """
+        """One write unit for each KB of the item, also where there is none (ConditionFailed)."""
         what = f"DeleteItem on {write.table}"
         with translated(what), conditions(self.meter):
             answer = self.client.delete_item(**write.arguments(), **METERED)
@@ -213,17 +188,11 @@ class DynamoClient:
     def transact(self, writes: Sequence[Write], token: str) -> bool:
         """Write up to 100 items or none: two write units for each KB of each, also if cancelled.
 
-        Args:
-            writes: of different items.
-            token: the client request token: the same writes under it count once in ten minutes.
+        TransactionCancelled has a reason for each write. The same writes under one token count once
+        in ten minutes; other writes under it are refused by TokenMismatch.
 
-        Returns:
-            Whether this very request was carried out; False: an earlier one with this token was,
-            which shows by the read units that the service reports instead of write units.
-
-        Raises:
-            TransactionCancelled: with a reason for each write.
-            TokenMismatch: the token stands for other writes.
+        Returns whether this very request was carried out. False: an earlier one with this token
+        was, which shows by the read units that the service reports instead of write units.
         """
         what = f"TransactWriteItems on {', '.join(sorted({write.table for write in writes}))}"
         with translated(what), conditions(self.meter, 2.0 * len(writes)):
@@ -239,8 +208,7 @@ class DynamoClient:
     def transact_get(self, table: str, keys: Sequence[Key]) -> list[Item | None]:
         """Up to 100 items as of one moment: two read units for each 4 KB of each.
 
-        Raises:
-            TransactionCancelled: with a reason for each key: a write was under way.
+        TransactionCancelled, with a reason for each key, if a write was under way.
         """
         gets: Any = [{"Get": {"TableName": table, "Key": encode(key)}} for key in keys]
         what = "TransactGetItems"
@@ -253,8 +221,7 @@ class DynamoClient:
     def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
         """Write up to 25 items without condition, once: one write unit for each KB.
 
-        Returns:
-            The items that the service did not take this time.
+        Returns the items that the service did not take this time.
         """
         return self._put_batch(table, [{"PutRequest": {"Item": encode(one)}} for one in items])
 
@@ -284,13 +251,10 @@ class DynamoClient:
 
 
 def consumed_in(answer: Any, what: str) -> list[ConsumedCapacityTypeDef]:  # noqa: ANN401 - of any call
-    """The units in an answer; every request names them.
+    """The units in an answer; every request names them. Unclear if it holds none.
 
-    botocore takes every answer with status 200 for a success, also one cut short or a proxy's
-    page, and returns an empty one. It must not acknowledge an entry or count as a read.
-
-    Raises:
-        Unclear: it holds none.
+    botocore takes every answer with status 200 for a success, also one cut short or a proxy's page,
+    and returns an empty one. It must not acknowledge an entry or count as a read.
     """
     if "ConsumedCapacity" not in answer:
         raise _not_the_services(what)
@@ -303,7 +267,7 @@ def _listed(consumed: Any) -> list[ConsumedCapacityTypeDef]:  # noqa: ANN401 - o
 
 
 def of_the_table(lists: Mapping[str, Sequence[Any]]) -> list[Any]:
-    """What an answer lists of the one table that was asked, by whatever name.
+    """What an answer lists of the one table that was asked, which may be named in another way.
 
     A table that was named by its ARN may be answered under its name.
     """

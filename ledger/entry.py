@@ -143,12 +143,6 @@ def encode_entry(entry: Entry, spread: int) -> Item:
 
 
 def decode_entry(item: Item) -> Entry:
-    """The entry in an item of `ledger`.
-
-    Raises:
-        CorruptItem: an attribute is absent or of another type.
-        NewerFormat: a later release wrote it.
-    """
     check_format(item)
     entry_id = keys.id_of(require(item, "entry", str))
     if entry_id is None:
@@ -171,11 +165,7 @@ def decode_entry(item: Item) -> Entry:
 
 
 def check_note(note: object) -> Note:
-    """The note, if it is a map of texts of at most 1,024 bytes in all.
-
-    Raises:
-        BadNote: naming the rule that it breaks.
-    """
+    """The note, if it is a map of texts of at most 1,024 bytes in all; else BadNote."""
     if not isinstance(note, Mapping):
         raise BadNote(f"note {shown(note)} is a {type(note).__name__}, not a map of texts")
     size = 0
@@ -202,14 +192,10 @@ def describe_entry(entry: Entry) -> str:
 
 
 def check_age(entry: Entry, *, now_ms: int, horizon_ms: int, clock_skew_ms: int) -> None:
-    """Whether the entry may still be written; asked before *every* attempt.
+    """Raise KeyExpired or ClockSkew unless the entry may still be written.
 
-    Compaction takes entries that no producer may still send. That holds only because every
-    producer asks this first, with the time of the very attempt.
-
-    Raises:
-        KeyExpired: it was made longer ago than the horizon.
-        ClockSkew: it is dated further ahead than clocks may differ.
+    Compaction takes entries that no producer may still send. That holds only because every producer
+    asks this before *every* attempt, with the time of the very attempt.
     """
     age_ms = now_ms - entry.at_ms
     if age_ms > horizon_ms:
@@ -229,12 +215,9 @@ def check_age(entry: Entry, *, now_ms: int, horizon_ms: int, clock_skew_ms: int)
 
 
 class EntryColumns(Sequence[Entry]):
-    """Entries of one origin without key, note and business time.
+    """Entries of one origin (a region) without key, note and business time.
 
     An entry is created when it is read: to create one takes half as long as to send it in a batch.
-
-    Attributes:
-        origin: the region where all of them were made.
     """
 
     __slots__ = ("counters", "deltas", "events", "ids", "origin", "times_ms")
@@ -275,7 +258,6 @@ class EntryColumns(Sequence[Entry]):
         )
 
     def __len__(self) -> int:
-        """How many entries."""
         return len(self.ids)
 
     @overload
@@ -285,7 +267,6 @@ class EntryColumns(Sequence[Entry]):
     def __getitem__(self, number: slice) -> EntryColumns: ...
 
     def __getitem__(self, number: int | slice) -> Entry | EntryColumns:
-        """One entry, or the columns of some."""
         n = number
         if isinstance(n, slice):
             columns = self.counters[n], self.ids[n], self.deltas[n], self.times_ms[n]
@@ -294,22 +275,19 @@ class EntryColumns(Sequence[Entry]):
         return new_entry(*values, self.origin, self.events[n])
 
     def __iter__(self) -> Iterator[Entry]:
-        """Each entry."""
         return map(self.__getitem__, range(len(self)))
 
 
 def counters_of(entries: Sequence[Entry]) -> Sequence[str]:
-    """The counter of each entry; no entry is created for it, as in the other two functions."""
+    """The counter of each entry; no `Entry` is created for it, as in the other two functions."""
     return entries.counters if isinstance(entries, EntryColumns) else [o.counter for o in entries]
 
 
 def ids_of(entries: Sequence[Entry]) -> Sequence[str]:
-    """The id of each entry."""
     return entries.ids if isinstance(entries, EntryColumns) else [one.id for one in entries]
 
 
 def times_ms_of(entries: Sequence[Entry]) -> Sequence[int]:
-    """When each entry was made."""
     return entries.times_ms if isinstance(entries, EntryColumns) else [o.at_ms for o in entries]
 
 
@@ -323,6 +301,5 @@ class PutBatch:
 
     @property
     def items(self) -> list[Item]:
-        """The items to be written."""
         pairs = zip(self.entries, self.spreads, strict=True)
         return [encode_entry(entry, spread) for entry, spread in pairs]

@@ -35,15 +35,7 @@ def described(event: object) -> str:
 
 
 def object_in(event: object, expected: str) -> dict[str, Any]:
-    """The event, if it is an object.
-
-    Args:
-        event: as the function got it.
-        expected: what it should have got, for the error.
-
-    Raises:
-        BadPayload: the event is no object.
-    """
+    """The event, if it is an object; else BadPayload with what was expected."""
     if isinstance(event, dict):
         return event
     raise BadPayload(f"the event is {described(event)}; expected is {expected}")
@@ -52,8 +44,7 @@ def object_in(event: object, expected: str) -> dict[str, Any]:
 def records_in(event: object, expected: str) -> list[Any]:
     """The records of an event, also of a list of them; empty only for an empty batch.
 
-    Raises:
-        BadPayload: the event has no records.
+    BadPayload if the event has no records.
     """
     records = event.get("Records") if isinstance(event, dict) else event
     if isinstance(event, dict) and not records and _may_be_empty(event):

@@ -148,7 +148,6 @@ class IdempotencyKey:
     at: datetime
 
     def __post_init__(self) -> None:
-        """Check the key and its time once, so that nothing later has to check again."""
         object.__setattr__(self, "key", check_key(self.key))
         at_ms = to_ms(self.at)
         if not 0 <= at_ms < TIME_LIMIT_MS:
@@ -190,7 +189,6 @@ class RangeKey:
     at: datetime | None = None
 
     def __post_init__(self) -> None:
-        """Check each part; the time is checked with the key."""
         object.__setattr__(self, "source", check_key(self.source))
         size = len(self.source.encode())
         if size > _SOURCE_MAX_BYTES:
@@ -218,11 +216,7 @@ class RangeKey:
 
 
 def check_key(key: object) -> str:
-    """The idempotency key, if it is one.
-
-    Raises:
-        BadKey: naming the rule that it breaks.
-    """
+    """The idempotency key; BadKey if it breaks a rule."""
     if key == "":
         raise BadKey("idempotency key is empty: leave it out, or give one that a retry repeats")
     return check_text("idempotency key", key, KEY_MAX_BYTES, BadKey)
@@ -259,12 +253,7 @@ def unique_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    """Where new ids come from.
-
-    Attributes:
-        new_id: makes an id for a millisecond.
-        new_ids: makes so many ids for a millisecond.
-    """
+    """Where new ids come from."""
 
     new_id: Callable[[int], str] = new_id
     new_ids: Callable[[int, int], list[str]] = new_ids

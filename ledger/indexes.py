@@ -67,12 +67,7 @@ BUCKETS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class DueRule:
-    """When the counters of a namespace are worth compacting.
-
-    Attributes:
-        min_entries: from how many entries not yet compacted on.
-        age_ms: how old an entry has to be.
-    """
+    """When the counters of a namespace are worth compacting: with so many entries of that age."""
 
     min_entries: int
     age_ms: int
@@ -80,13 +75,7 @@ class DueRule:
 
 @dataclass(frozen=True, slots=True)
 class DueState:
-    """How many entries of a counter are compacted, as its total's item says.
-
-    Attributes:
-        entries: how many entries its total has taken in.
-        compacted: how many of them the compactor has noted as compacted.
-        due_at_ms: from when on it is worth a run, or None.
-    """
+    """The entries that a total has taken in, those noted as compacted, and when a run is due."""
 
     counter: str
     entries: int
@@ -95,17 +84,11 @@ class DueState:
 
     @property
     def waiting(self) -> int:
-        """How many entries are not compacted yet."""
         return self.entries - self.compacted
 
 
 def rule_in(schedule: Item | None) -> DueRule | None:
-    """The rule in the item of a namespace's schedule; None without one.
-
-    Raises:
-        CorruptItem: an attribute is absent or of another type.
-        NewerFormat: a later release wrote it.
-    """
+    """The rule in the item of a namespace's schedule; None without one."""
     if schedule is None:
         return None
     check_format(schedule)
@@ -113,11 +96,6 @@ def rule_in(schedule: Item | None) -> DueRule | None:
 
 
 def due_state_of(total: Item) -> DueState:
-    """How many entries of this total's counter are compacted.
-
-    Raises:
-        CorruptItem: an attribute is absent or of another type.
-    """
     return DueState(
         require(total, "counter", str),
         require(total, "entries", int),
@@ -132,7 +110,6 @@ def buckets_of(namespace: str) -> list[str]:
 
 
 def bucket_of(counter: str) -> str:
-    """The one of them that holds this counter."""
     number = blake2b(counter.encode(), digest_size=1).digest()[0] % BUCKETS
     return buckets_of(keys.namespace_of(counter))[number]
 
@@ -166,17 +143,9 @@ def reschedule_of(
     One write unit for the total, and one or two for the index. It holds only for the entries and
     the due time that were seen: a compactor whose write is refused reads again.
 
-    Args:
-        table: `counters`.
-        seen: the counter's state as it was read.
-        compacted: what its head says now.
-        rule: of its namespace; None: it has no schedule any more.
-        now_ms: the time.
-
-    Returns:
-        None where all of that is noted already, or where less was counted than is compacted: then
-        the total is of a counter that uses the name of a removed one, or lacks entries and has to
-        be repaired.
+    None where all of that is noted already, or where less was counted than is compacted: then the
+    total is of a counter that uses the name of a removed one, or lacks entries and has to be
+    repaired. `rule` is None where the namespace has no schedule any more.
     """
     if compacted > seen.entries:
         return None
@@ -226,13 +195,9 @@ _READABLE: Final = AnyOf(Absent("v"), Compare("v", "=", FORMAT))
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A list of totals in order.
+    """A list of totals in order; `attribute` puts a total into its index.
 
-    Attributes:
-        name: whose it is: `namespace#<ns>`, `day#<ns>#<id of the setting>#<day>` or
-            `group#<group>`.
-        attribute: what puts a total into that index.
-        partitions: how many partitions of the index hold it.
+    Its name is `namespace#<ns>`, `day#<ns>#<id of the setting>#<day>` or `group#<group>`.
     """
 
     name: str
@@ -242,11 +207,9 @@ class Board:
 
     @property
     def buckets(self) -> list[str]:
-        """Its partitions in the index."""
         return [f"{self.name}#{number}" for number in range(self.partitions)]
 
     def bucket_of(self, counter: str) -> str:
-        """The one of them that a counter belongs to."""
         # One byte spreads counters evenly only over a power of two: of 100 partitions, 56 would get
         # half as many counters more than the others. Four partitions keep the places they had.
         size = 1 if _BYTES % self.partitions == 0 else 8
@@ -255,7 +218,6 @@ class Board:
 
 
 def namespace_board(namespace: str, partitions: int) -> Board:
-    """The board of a namespace."""
     return Board(keys.NAMESPACE_PREFIX + namespace, "ranks", "ranked", partitions)
 
 
@@ -270,11 +232,7 @@ def day_clauses(
 ) -> tuple[Clause, ...]:
     """What a write of an item of windows adds for the ranking of its day; none: it is not ranked.
 
-    Args:
-        setting: of the windows.
-        counter: whose.
-        item: which, as `Cell.item`.
-        total: the change of `total`, by which the index is sorted: that of the item's sum.
+    The index is sorted by `total`: here the change of the sum of the item (`Cell.item`).
     """
     kind, _, day = item.partition("#")
     if not setting.ranked or kind != Per.DAY:
@@ -284,17 +242,11 @@ def day_clauses(
 
 
 def group_board(group: str) -> Board:
-    """The board of a group."""
     return Board(keys.GROUP_PREFIX + group, "group_ranks", "ranked_group")
 
 
 def is_on(item: Item | None) -> bool | None:
-    """Whether a namespace or a group is ranked, by its item; None: it was never set.
-
-    Raises:
-        CorruptItem: it says something else.
-        NewerFormat: a later release wrote it.
-    """
+    """Whether a namespace or a group is ranked, by its item; None: it was never set."""
     if item is None:
         return None
     check_format(item)
@@ -307,11 +259,7 @@ def is_on(item: Item | None) -> bool | None:
 
 
 def partitions_of(item: Item | None) -> int | None:
-    """Over how many partitions a namespace is ranked, by its item; 0: it is not; None: never set.
-
-    Raises:
-        CorruptItem, NewerFormat: as `is_on`; or the number of partitions is none.
-    """
+    """Over how many partitions a namespace is ranked, by its item; 0: none; None: never set."""
     on = is_on(item)
     if not on:
         return None if on is None else 0
@@ -330,11 +278,7 @@ def partitions_to_write(item: Item | None) -> int | None:
 
 
 def kept_partitions(item: Item | None) -> int:
-    """The number of partitions in a namespace's item, also while it is not ranked; else 4.
-
-    Raises:
-        CorruptItem: it is no number of partitions.
-    """
+    """The number of partitions in a namespace's item, also while it is not ranked; else 4."""
     if item is None:
         return PARTITIONS
     found = item.get("partitions")
@@ -363,14 +307,9 @@ def clauses_for(counter: str, partitions: int | None) -> tuple[Clause, ...]:
 def place_of(table: str, board: Board, counter: str, *, may_be_made: bool) -> Update:
     """Give a total its place on a board, if it has none on another one. One unit, one the index.
 
-    A total with bins has no single number to rank by, and is refused.
-
-    Args:
-        table: `counters`.
-        board: where.
-        counter: whose total.
-        may_be_made: whether a total that is not there yet may be made, of zeros: it reads like
-            one never recorded, and its first entry finds it on the board.
+    A total with bins has no single number to rank by, and is refused. One that is not there yet may
+    be made of zeros (`may_be_made`): it reads like one never recorded, and its first entry finds it
+    on the board.
     """
     bucket = board.bucket_of(counter)
     free = AnyOf(Absent(board.attribute), Compare(board.attribute, "=", bucket))
@@ -400,9 +339,9 @@ def unrank_of(table: str, board: Board, counter: str) -> Update:
 
 
 def no_place_of(table: str, board: Board, counter: str, *, may_be_made: bool) -> Update:
-    """Mark that a total has no place on any board of this kind. One unit.
+    """Mark that a total has no place on any board of this kind.
 
-    With `after_place`: a placement that is under way is refused when it arrives.
+    One unit. With `after_place`, a placement that is under way is refused when it arrives.
     """
     free: Condition = Absent(board.attribute)
     if may_be_made:
@@ -412,14 +351,9 @@ def no_place_of(table: str, board: Board, counter: str, *, may_be_made: bool) ->
 
 
 def after_place(update: Update, seen: Item | None, place: str) -> Update:
-    """A placement or a removal, conditional on being the next one after the place that was seen.
+    """A placement or removal (its id: `place`), conditional on being the next after the one seen.
 
-    So one that is applied late undoes no later one.
-
-    Args:
-        update: `place_of` or `unrank_of`.
-        seen: the total as it was read; None or without a place: it was never on a board.
-        place: the id of this placement or removal.
+    So one that is applied late undoes no later one. A total without a place was never on a board.
     """
     return _marked(update, Assign(PLACE, place), place_condition(seen))
 
@@ -442,7 +376,6 @@ def place_condition(seen: Item | None) -> Condition:
 
 
 def is_on_board(board: Board, total: Item | None) -> bool:
-    """Whether a total has a place on a board."""
     return str((total or {}).get(board.attribute, "")).startswith(board.name + "#")
 
 

@@ -135,11 +135,7 @@ _is_ordinary = lru_cache(4_096)(re.compile(r"[!\"$-9;-~]+(?::[!\"$-~]+)?").fullm
 
 
 def check_counter(name: object) -> str:
-    """The counter name, if it is one: 1 to 512 bytes of UTF-8 without `#`, as `check_text`.
-
-    Raises:
-        BadCounterName: naming the rule that it breaks.
-    """
+    """The counter name, if it is one: 1 to 512 bytes of UTF-8 without `#`, as `check_text`."""
     if type(name) is str and len(name) <= COUNTER_NAME_MAX_BYTES and _is_ordinary(name):
         return name
     if not isinstance(name, str):
@@ -166,11 +162,7 @@ def _broken_rule(name: str) -> str | None:
 
 
 def check_prefix(prefix: object) -> str:
-    """What counter names may begin with: empty, or the beginning of a name as `check_counter`.
-
-    Raises:
-        BadCounterName: naming the rule that it breaks.
-    """
+    """What counter names may begin with: empty, or the beginning of a name as `check_counter`."""
     if not isinstance(prefix, str):
         raise BadCounterName(f"prefix {shown(prefix)} is a {type(prefix).__name__}, not a str")
     plain = plain_text(prefix)
@@ -185,7 +177,6 @@ def check_prefix(prefix: object) -> str:
 
 
 def is_counter(name: str) -> bool:
-    """Whether the text is a valid counter name."""
     try:
         check_counter(name)
     except BadCounterName:
@@ -200,11 +191,7 @@ def namespace_of(counter: str) -> str:
 
 
 def check_namespace(name: object) -> str:
-    """The namespace name, if a counter name may begin with it.
-
-    Raises:
-        BadSetting: naming the rule that it breaks.
-    """
+    """The namespace name, if a counter name may begin with it; else BadSetting."""
     if not isinstance(name, str) or not _NAMESPACE.fullmatch(name) or has_control_characters(name):
         raise BadSetting(
             f"namespace {shown(name)} must be text without ':', '#' and control characters"
@@ -233,52 +220,44 @@ def id_of(key: str) -> str | None:
 
 
 def are_entries(keys: Sequence[str]) -> bool:
-    """Whether `id_of` finds an id in every one of them; a third of its time.
-
-    Raises:
-        TypeError: one is no text.
-    """
+    """Whether `id_of` finds an id in each (TypeError: one is no text), in a third of its time."""
     lines = "\n".join((*keys, ""))
     return lines.count("\n") == len(keys) and _ENTRY_KEYS.fullmatch(lines) is not None
 
 
 def namespace_key(namespace: str) -> dict[str, str]:
-    """The key of a namespace's settings in `ledger`."""
     return {"counter": NAMESPACE_PREFIX + namespace, "entry": SETTINGS}
 
 
 def schedule_key(namespace: str) -> dict[str, str]:
-    """The key of a namespace's schedule in `counters`."""
     return {"counter": NAMESPACE_PREFIX + namespace, "part": SCHEDULE}
 
 
 def taken_over_key(namespace: str) -> dict[str, str]:
-    """The key of what shows by which promotion a schedule came, in `counters`."""
+    """The key of what shows by which promotion a schedule came."""
     return {"counter": NAMESPACE_PREFIX + namespace, "part": TAKEN_OVER}
 
 
 def head_key(counter: str) -> dict[str, str]:
-    """The key of a counter's head in `ledger`."""
     return {"counter": counter, "entry": HEAD}
 
 
 def archived_key(counter: str) -> dict[str, str]:
-    """The key of the record of which archive was stored last, in `ledger`."""
+    """The key of the record of which archive was stored last."""
     return {"counter": counter, "entry": ARCHIVED}
 
 
 def total_key(counter: str) -> dict[str, str]:
-    """The key of a total in `counters`."""
     return {"counter": counter, "part": TOTAL}
 
 
 def bin_key(counter: str, number: int) -> dict[str, str]:
-    """The key of a bin of a spread strict counter in `counters`: a partition of its own."""
+    """The key of a bin of a spread strict counter: a partition of its own."""
     return {"counter": f"{counter}#{number:02d}", "part": BIN}
 
 
 def marker_key(counter: str, bins: int, change_id: str) -> dict[str, str]:
-    """The key of the marker of a change of a strict counter in `counters`.
+    """The key of the marker of a change of a strict counter.
 
     The markers of a spread counter are spread as well, by their change alone: whichever bin a
     change goes to, its marker is where a retry will look for it.
@@ -291,22 +270,20 @@ def marker_key(counter: str, bins: int, change_id: str) -> dict[str, str]:
 
 
 def release_key(counter: str) -> dict[str, str]:
-    """The key of the lease of the process that releases expired holds, in `counters`."""
+    """The key of the lease of the process that releases expired holds."""
     return {"counter": counter, "part": RELEASE}
 
 
 def strict_key(counter: str) -> dict[str, str]:
-    """The key of a strict counter in the directory of its namespace, in `counters`."""
+    """The key of a strict counter in the directory of its namespace."""
     return {"counter": STRICT_PREFIX + namespace_of(counter), "part": counter}
 
 
 def bookmark_key(purpose: str) -> dict[str, str]:
-    """The key of the bookmark of a walk over all counters, in `counters`."""
     return {"counter": BOOKMARK_PREFIX + purpose, "part": BOOKMARK}
 
 
 def import_key(name: str) -> dict[str, str]:
-    """The key of an import of opening balances in `counters`."""
     return {"counter": IMPORT_PREFIX + name, "part": IMPORT}
 
 
@@ -316,37 +293,34 @@ def restore_key() -> dict[str, str]:
 
 
 def region_home_key(what: str) -> dict[str, str]:
-    """The key of the epoch or of the lease of the home region, in `ledger`."""
+    """The key of the epoch or of the lease of the home region."""
     return {"counter": REGION_HOME, "entry": what}
 
 
 def region_state_key() -> dict[str, str]:
-    """The key of the state of this region, in `counters`."""
     return {"counter": REGION, "part": STATE}
 
 
 def salvage_key(lost: str) -> dict[str, str]:
-    """The key of the place of the salvage of a lost region, in `counters`."""
+    """The key of the place of the salvage of a lost region."""
     return {"counter": REGION, "part": SALVAGE_PREFIX + lost}
 
 
 def progress_key(shard: str) -> dict[str, str]:
-    """The key of a stream shard's progress in `counters`."""
     return {"counter": STREAM_PREFIX + shard, "part": PROGRESS}
 
 
 def known_shard_key(stream: str, shard_id: str) -> dict[str, str]:
-    """The key of a shard in a stream's directory of shards, in `counters`."""
+    """The key of a shard in a stream's directory of shards."""
     return {"counter": STREAM_PREFIX + stream, "part": shard_id}
 
 
 def rule_key(name: str) -> dict[str, str]:
-    """The key of an alert rule in `counters`."""
     return {"counter": ALERT_RULES, "part": RULE_PREFIX + name}
 
 
 def past_rule_key(name: str, revision: str) -> dict[str, str]:
-    """The key of an alert rule as it was, in `counters`."""
+    """The key of an alert rule as it was."""
     return {"counter": ALERT_RULES, "part": f"{PAST_RULE_PREFIX}{name}#{revision}"}
 
 
@@ -356,17 +330,14 @@ def rules_stamp_key() -> dict[str, str]:
 
 
 def alert_state_key(counter: str, state: str) -> dict[str, str]:
-    """The key of an alert state in `counters`; `state`: the rule, `#` and its window, if any."""
+    """The key of an alert state; `state`: the rule, `#` and its window, if any."""
     return {"counter": counter, "part": ALERT_PREFIX + state}
 
 
 def alert_log_keys(
     counter: str, state: str, version: int, at_ms: int
 ) -> tuple[dict[str, str], ...]:
-    """The keys of what is logged of an alert: beside its counter, and among those of all.
-
-    Both are in the order of time. `state`: as in the key of the state.
-    """
+    """The keys of what is logged of an alert, by time: beside its counter, and among all."""
     place = f"{at_ms:0{_TIME_DIGITS}d}#{version:0{_VERSION_DIGITS}d}#{state}"
     return (
         {"counter": counter, "part": LOG_PREFIX + place},
@@ -375,22 +346,18 @@ def alert_log_keys(
 
 
 def claim_key(scope: str, value: tuple[str, ...]) -> dict[str, str]:
-    """The key of a claim in `counters`; no two values or combinations have the same one."""
+    """The key of a claim; no two values or combinations have the same one."""
     parts = (part.replace("%", "%25").replace("#", "%23") for part in value)
     return {"counter": f"{CLAIM_PREFIX}{scope}#{'#'.join(parts)}", "part": CLAIM}
 
 
 def keyed_key(change_id: str) -> dict[str, str]:
-    """The key of the marker of changes of several strict counters, in `counters`."""
+    """The key of the marker of changes of several strict counters."""
     return {"counter": KEYED_PREFIX + change_id, "part": MARKER}
 
 
 def check_group(name: object) -> str:
-    """The group's name, if it is valid: the grammar is that of counter names.
-
-    Raises:
-        BadGroupName: naming the rule that it breaks.
-    """
+    """The group's name, if it is valid: the grammar is that of counter names; else BadGroupName."""
     try:
         return check_counter(name)
     except BadCounterName as error:
@@ -398,36 +365,32 @@ def check_group(name: object) -> str:
 
 
 def group_key(group: str) -> dict[str, str]:
-    """The key of a group in the directory of groups, in `counters`."""
+    """The key of a group in the directory of groups."""
     return {"counter": GROUP_PREFIX, "part": GROUP_PREFIX + group}
 
 
 def member_key(group: str, counter: str) -> dict[str, str]:
-    """The key of a counter's membership in a group, in `counters`."""
     return {"counter": GROUP_PREFIX + group, "part": MEMBER_PREFIX + counter}
 
 
 def ranking_key(namespace: str) -> dict[str, str]:
-    """The key of the ranking setting of a namespace, in `counters`."""
     return {"counter": NAMESPACE_PREFIX + namespace, "part": RANKING}
 
 
 def quarantine_key(source: str, place: str) -> dict[str, str]:
-    """The key of a record in quarantine, in `counters`; by time within one source."""
+    """The key of a record in quarantine; by time within one source."""
     return {"counter": QUARANTINE_PREFIX + source, "part": place}
 
 
 def ingest_key(stream: str, shard: str, sequence: str) -> dict[str, str]:
-    """The key of the progress within a record of Kinesis, in `counters`."""
+    """The key of the progress within a record of Kinesis."""
     return {"counter": f"{INGEST_PREFIX}{stream}/{shard}", "part": sequence}
 
 
 def quarantine_place(at_ms: int, identity: str) -> str:
     """The sort key of a record in quarantine: the same however often the record is delivered.
 
-    Args:
-        at_ms: when the record was made; a time that a key cannot hold sorts first.
-        identity: distinguishes the record from every other record of its source.
+    `identity` distinguishes it within its source; a time that a key cannot hold sorts first.
     """
     time_ms = at_ms if 0 <= at_ms < TIME_END_MS else 0
     digest = blake2b(identity.encode(errors="surrogatepass"), digest_size=8, person=b"quarantine")
@@ -435,7 +398,7 @@ def quarantine_place(at_ms: int, identity: str) -> str:
 
 
 def deletion_key(counter: str) -> dict[str, str]:
-    """The key of the mark of a deletion, in `ledger`."""
+    """The key of the mark of a deletion."""
     return {"counter": DELETION_PREFIX + namespace_of(counter), "entry": counter}
 
 
@@ -452,46 +415,43 @@ def log_time_ms(place: str) -> int:
 
 
 def run_key(namespace: str) -> dict[str, str]:
-    """The key of the result of the last run of a namespace's schedule, in `counters`."""
+    """The key of the result of the last run of a namespace's schedule."""
     return {"counter": NAMESPACE_PREFIX + namespace, "part": RUN}
 
 
 def quota_key(prefix: str) -> dict[str, str]:
-    """The key of a quota in `counters`; all of them are in one partition."""
+    """The key of a quota; all of them are in one partition."""
     return {"counter": QUOTA_PREFIX, "part": prefix}
 
 
 def quota_limit_key(incarnation: str, counter: str) -> dict[str, str]:
-    """The key of the limit of one counter of a quota, in `counters`."""
+    """The key of the limit of one counter of a quota."""
     return {"counter": QUOTA_PREFIX + incarnation, "part": counter}
 
 
 def quota_window_key(incarnation: str, counter: str, window: str) -> dict[str, str]:
-    """The key of what a counter of a quota has used in a window, in `counters`."""
+    """The key of what a counter of a quota has used in a window."""
     return {"counter": f"{QUOTA_PREFIX}{incarnation}#{counter}", "part": WINDOW_PREFIX + window}
 
 
 def quota_marker_key(incarnation: str, counter: str, key_id: str) -> dict[str, str]:
-    """The key of the marker of a key of a quota's counter, in `counters`: of no window."""
+    """The key of the marker of a key of a quota's counter: of no window."""
     return {"counter": f"{QUOTA_PREFIX}{incarnation}#{counter}", "part": MARKER_PREFIX + key_id}
 
 
 def windows_key(namespace: str) -> dict[str, str]:
-    """The key of the window settings of a namespace, in `counters`."""
     return {"counter": NAMESPACE_PREFIX + namespace, "part": WINDOWS}
 
 
 def window_part(windows_id: str, item: str = "") -> str:
-    """The sort key of an item of windows beside its counter's total, in `counters`.
+    """The sort key of an item of windows beside its counter's total, or the beginning of it.
 
-    Args:
-        windows_id: which windows, as the total names them (`total.windows_id_of`).
-        item: `month#2026-11` (holds its days), `day#2026-11-22` (its hours) or
-            `hour#2026-11-22T13:30` (minutes of half an hour), or the beginning of it.
+    `item` is `month#2026-11` (holds its days), `day#2026-11-22` (its hours) or
+    `hour#2026-11-22T13:30` (minutes of half an hour). The total names the windows
+    (`total.windows_id_of`).
     """
     return f"{WINDOW_PREFIX}{windows_id}#{item}"
 
 
 def window_key(counter: str, windows_id: str, item: str) -> dict[str, str]:
-    """The key of an item of windows, in `counters`; as `window_part`."""
     return {"counter": counter, "part": window_part(windows_id, item)}

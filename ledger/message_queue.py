@@ -19,27 +19,16 @@ if TYPE_CHECKING:
 
 
 class QueueMessage(NamedTuple):
-    """A message.
-
-    Attributes:
-        id: its name in the queue.
-        body: its text.
-    """
-
     id: str
     body: str
 
 
 @dataclass(frozen=True, slots=True)
 class MessageQueue:
-    """A queue.
+    """A queue, by the name that errors call it.
 
-    Attributes:
-        client: of SQS.
-        url: the queue.
-        name: what errors call it.
-        hidden_s: the seconds for which a read message is hidden from other readers.
-        wait_s: the seconds that a read waits until some server of the queue has a message.
+    A read message is hidden from other readers for `hidden_s`; a read waits `wait_s` until some
+    server of the queue has a message.
     """
 
     client: SQSClient
@@ -49,11 +38,7 @@ class MessageQueue:
     wait_s: int = 1
 
     def send(self, body: str) -> None:
-        """Send a message: one request.
-
-        Raises:
-            ServiceFailed: the queue may not have it.
-        """
+        """Send a message: one request. After ServiceFailed the queue may have it or not."""
         what = f"SendMessage to {self.name}"
         with translated(what):
             answer = self.client.send_message(QueueUrl=self.url, MessageBody=body)
@@ -61,7 +46,6 @@ class MessageQueue:
             raise Unclear(f"{what}: no clear answer (it has no MessageId)")
 
     def reader(self) -> QueueReader:
-        """A reader of all messages; use it with `with`."""
         return QueueReader(self)
 
 
@@ -70,9 +54,6 @@ class QueueReader:
     """Reads each message once. At the end of the `with` block it shows those it did not delete.
 
     All messages stay hidden until then, so that no reader meets one twice.
-
-    Attributes:
-        queue: the queue.
     """
 
     queue: MessageQueue
@@ -80,7 +61,6 @@ class QueueReader:
     _deleted: set[str] = field(default_factory=set)
 
     def __enter__(self) -> Self:
-        """Itself."""
         return self
 
     def __exit__(
@@ -99,7 +79,6 @@ class QueueReader:
                     )
 
     def __iter__(self) -> Iterator[QueueMessage]:
-        """The messages, until the queue shows no more."""
         while batch := self._receive():
             # All of a batch are known before the first is handled: those that are left show again.
             new = []

@@ -76,7 +76,6 @@ class Namespace:
     description: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse settings that break a rule."""
         object.__setattr__(self, "name", keys.check_namespace(self.name))
         if self.kind not in list(Kind):
             raise BadSetting(f"kind {shown(self.kind)} is invalid: give one of {', '.join(Kind)}")
@@ -120,12 +119,6 @@ def encode_namespace(namespace: Namespace) -> Item:
 
 
 def decode_namespace(item: Item) -> Namespace:
-    """The namespace in an item of `ledger`.
-
-    Raises:
-        CorruptItem: an attribute is absent, of another type, or breaks its rule.
-        NewerFormat: a later release wrote it.
-    """
     check_format(item)
     name = require(item, "counter", str).removeprefix(keys.NAMESPACE_PREFIX)
     try:
@@ -144,8 +137,7 @@ def decode_namespace(item: Item) -> Namespace:
 class KnownNamespaces:
     """What a process knows of the namespaces of a stack, by name: they cannot change.
 
-    Attributes:
-        records: of each, as it was last read or written.
+    `records` are their items, as last read or written.
     """
 
     settings: dict[str, Namespace] = field(default_factory=dict)
@@ -164,7 +156,6 @@ class Namespaces:
     _known: KnownNamespaces = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Share what is known with the other services of the process."""
         object.__setattr__(self, "_known", self.connection.shared(KnownNamespaces))
 
     def create(
@@ -356,10 +347,6 @@ class StrictRegions:
         return namespace is not None and namespace.kind is Kind.STRICT_REGIONS
 
     def refuse(self, counters: Iterable[str], what: str) -> None:
-        """Refuse a use that the table does not allow; `what` says what to use instead.
-
-        Raises:
-            BadSetting: one of them is over regions.
-        """
+        """Raise BadSetting if the table does not allow a use; `what` says what to use instead."""
         for counter in filter(self.has, counters):
             raise BadSetting(f"counter {counter!r} is over regions (kind strict-regions): {what}")

@@ -27,11 +27,9 @@ class Placeholders:
     _values: list[object] = field(default_factory=list)
 
     def name(self, attribute: str) -> str:
-        """The placeholder of an attribute's name."""
         return self._names.setdefault(attribute, f"#{len(self._names)}")
 
     def value(self, value: object) -> str:
-        """The placeholder of a value."""
         self._values.append(value)
         return f":{len(self._values) - 1}"
 
@@ -41,7 +39,6 @@ class Placeholders:
         return {p: n for n, p in self._names.items()}, values
 
     def arguments(self) -> dict[str, Any]:
-        """The request's arguments that explain the placeholders."""
         arguments: dict[str, Any] = {}
         if self._names:
             arguments["ExpressionAttributeNames"] = {p: n for n, p in self._names.items()}
@@ -69,11 +66,9 @@ class Absent:
     name: str
 
     def encode(self, to: Placeholders) -> str:
-        """Its text."""
         return f"attribute_not_exists({to.name(self.name)})"
 
     def outline(self, shape: list[object], values: list[object]) -> None:  # noqa: ARG002 - has none
-        """Append its shape."""
         shape += (Absent, self.name)
 
 
@@ -86,11 +81,9 @@ class Compare:
     value: object
 
     def encode(self, to: Placeholders) -> str:
-        """Its text."""
         return f"{to.name(self.name)} {self.operator} {to.value(self.value)}"
 
     def outline(self, shape: list[object], values: list[object]) -> None:
-        """Append its shape and its value."""
         shape += (Compare, self.name, self.operator)
         values.append(self.value)
 
@@ -108,11 +101,9 @@ class Lacks:
     value: object
 
     def encode(self, to: Placeholders) -> str:
-        """Its text."""
         return f"NOT contains({to.name(self.name)}, {to.value(self.value)})"
 
     def outline(self, shape: list[object], values: list[object]) -> None:
-        """Append its shape and its value."""
         shape += (Lacks, self.name)
         values.append(self.value)
 
@@ -125,11 +116,9 @@ class SizeAtMost:
     size: int
 
     def encode(self, to: Placeholders) -> str:
-        """Its text."""
         return f"size({to.name(self.name)}) <= {to.value(self.size)}"
 
     def outline(self, shape: list[object], values: list[object]) -> None:
-        """Append its shape and its value."""
         shape += (SizeAtMost, self.name)
         values.append(self.size)
 
@@ -142,11 +131,9 @@ class BeginsWith:
     prefix: str
 
     def encode(self, to: Placeholders) -> str:
-        """Its text."""
         return f"begins_with({to.name(self.name)}, {to.value(self.prefix)})"
 
     def outline(self, shape: list[object], values: list[object]) -> None:
-        """Append its shape and its value."""
         shape += (BeginsWith, self.name)
         values.append(self.prefix)
 
@@ -160,11 +147,9 @@ class Between:
     high: object
 
     def encode(self, to: Placeholders) -> str:
-        """Its text."""
         return f"{to.name(self.name)} BETWEEN {to.value(self.low)} AND {to.value(self.high)}"
 
     def outline(self, shape: list[object], values: list[object]) -> None:
-        """Append its shape and its values."""
         shape += (Between, self.name)
         values += (self.low, self.high)
 
@@ -177,30 +162,23 @@ class _Several:
     conditions: tuple[Condition, ...]
 
     def __init__(self, *conditions: Condition) -> None:
-        """Of these."""
         object.__setattr__(self, "conditions", conditions)
 
     def encode(self, to: Placeholders) -> str:
-        """Its text."""
         return self.word.join(_grouped(condition, to) for condition in self.conditions)
 
     def outline(self, shape: list[object], values: list[object]) -> None:
-        """Append the shapes and the values of its conditions."""
         shape += (self.word, len(self.conditions))
         for condition in self.conditions:
             condition.outline(shape, values)
 
 
 class AllOf(_Several):
-    """Every one of them holds."""
-
     __slots__ = ()
     word = " AND "
 
 
 class AnyOf(_Several):
-    """At least one of them holds."""
-
     __slots__ = ()
     word = " OR "
 
@@ -250,7 +228,6 @@ def _grouped(condition: Condition, to: Placeholders) -> str:
 
 
 def encode_update(clauses: Sequence[Clause], to: Placeholders) -> str:
-    """The text of an update."""
     assigned = [
         f"{to.name(c.name)} = {to.value(c.value)}" for c in clauses if isinstance(c, Assign)
     ]
@@ -269,11 +246,7 @@ def encode_update(clauses: Sequence[Clause], to: Placeholders) -> str:
 
 
 class ExpressionTexts(NamedTuple):
-    """The texts of all requests of one shape.
-
-    Attributes:
-        values: the placeholders of values, in the order of the values of an outline.
-    """
+    """The texts of all requests of one shape; `values`: placeholders in an outline's order."""
 
     texts: dict[str, str]
     names: dict[str, str]
@@ -289,7 +262,6 @@ _SHAPE_MAX: Final = 100
 def expression_arguments(
     clauses: Sequence[Clause] | None, condition: Condition | None
 ) -> dict[str, Any]:
-    """The arguments of a request that hold its update and its condition, each if it has one."""
     shape: list[object] = [clauses is None, condition is None]
     values: list[object] = []
     if clauses is not None:
@@ -350,17 +322,12 @@ class Put:
     condition: Condition | None = None
 
     def arguments(self) -> dict[str, Any]:
-        """The request."""
         return {"TableName": self.table, "Item": encode(self.item), **_conditional(self.condition)}
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Change attributes of an item, if the condition holds of it.
-
-    Attributes:
-        returning: what the answer carries: nothing, or the item as it is afterwards.
-    """
+    """Change attributes of an item; the answer carries nothing, or the item as it is then."""
 
     table: str
     key: Key
@@ -369,7 +336,6 @@ class Update:
     returning: Literal["NONE", "ALL_NEW"] = "NONE"
 
     def arguments(self) -> dict[str, Any]:
-        """The request."""
         return {
             "TableName": self.table,
             "Key": encode(self.key),
@@ -387,7 +353,6 @@ class Delete:
     condition: Condition | None = None
 
     def arguments(self) -> dict[str, Any]:
-        """The request."""
         return {"TableName": self.table, "Key": encode(self.key), **_conditional(self.condition)}
 
 
@@ -400,7 +365,6 @@ class Check:
     condition: Condition
 
     def arguments(self) -> dict[str, Any]:
-        """The request."""
         return {"TableName": self.table, "Key": encode(self.key), **_conditional(self.condition)}
 
 
@@ -440,7 +404,7 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class GetMany:
-    """Read many items, consistently unless said otherwise; those that do not exist are left out."""
+    """Read many items; those that do not exist are left out."""
 
     table: str
     keys: Sequence[Key]
@@ -460,8 +424,6 @@ class Query:
     """Read the items of one partition in key order.
 
     Attributes:
-        condition: on the key.
-        index: the index to read, or None for the table.
         consistent: whether every write acknowledged before is seen (twice the read units).
         forward: ascending or descending.
         page_size: the most items of one page, or None for as many as fit.
@@ -477,7 +439,6 @@ class Query:
     after: Key | None = None
 
     def arguments(self) -> dict[str, Any]:
-        """The request for one page."""
         placeholders = Placeholders()
         arguments: dict[str, Any] = {
             "TableName": self.table,
@@ -494,12 +455,9 @@ class Query:
 
 
 class Page(NamedTuple):
-    """What one request of a query or scan answered with.
+    """What one request of a query or scan answered with; a page may be empty although more follow.
 
-    Attributes:
-        items: those that match; a page may be empty although more pages follow.
-        after: the key after which the next page begins, or None after the last page.
-        items_read: how many items were read, before the filter of a scan.
+    `after` is None after the last one. `items_read` counts the items before the filter of a scan.
     """
 
     items: list[Item]
@@ -527,7 +485,6 @@ class Scan:
     page_size: int | None = None
 
     def arguments(self) -> dict[str, Any]:
-        """The request for one page."""
         placeholders = Placeholders()
         where = self.where.encode(placeholders) if self.where else None
         only = ", ".join(placeholders.name(name) for name in self.only) or None

@@ -13,22 +13,14 @@ _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 
 
 def create_private(path: str | Path) -> int:
-    """A descriptor of a new file, open for reading and writing.
-
-    Raises:
-        FileExistsError: something of that name exists.
-        OSError: it cannot be created.
-    """
+    """A descriptor of a new file, open for reading and writing; FileExistsError if it exists."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK, _OWNER_ALONE)
 
 
 def open_private(path: Path) -> tuple[int, bool]:
-    """A descriptor of a file, open for reading and writing, and whether the file existed.
+    """A descriptor of a file for reading and writing, and whether it existed; OSError for a link.
 
     A file that exists keeps its mode.
-
-    Raises:
-        OSError: it cannot be opened or created, or is a link.
     """
     try:
         return os.open(path, os.O_RDWR | _NO_LINK), True
@@ -40,9 +32,6 @@ def ensure_private(path: str | Path) -> None:
     """Create an empty file, unless it exists: an existing one keeps its mode.
 
     What creates its files by itself, such as SQLite, gives those beside it the mode of this one.
-
-    Raises:
-        OSError: it cannot be created or opened.
     """
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, _OWNER_ALONE))
 
@@ -50,14 +39,8 @@ def ensure_private(path: str | Path) -> None:
 def replace_private(path: Path, text: str, *, locked: bool = False) -> None:
     """Give a file this text, at once: a reader sees all of the old or of the new one.
 
-    Args:
-        path: the file.
-        text: its new content.
-        locked: whether this process alone writes the file, by a lock. Then the next replacement
-            removes what a process that was killed has left.
-
-    Raises:
-        OSError: the file cannot be written.
+    `locked`: this process alone writes the file, by a lock. Then the next replacement removes what
+    a process that was killed has left.
     """
     if locked:
         beside = path.with_name(f"{path.name}.new")

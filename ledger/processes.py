@@ -117,22 +117,19 @@ def abandon_in_forks(what: object) -> None:
 
 
 class PerProcess(Generic[_T]):
-    """A value that each process makes for itself, at its first use there."""
+    """A value that each process makes for itself, at its first use there.
+
+    Two threads may call `make` at the same time; one value is kept.
+    """
 
     __slots__ = ("_made", "_make", "_mine")
 
     def __init__(self, make: Callable[[], _T]) -> None:
-        """Make the value of this process.
-
-        Args:
-            make: makes a value; two threads may call it at the same time, one value is kept.
-        """
         self._make = make
         self._mine = this_process(), make()
         self._made = dict([self._mine])
 
     def get(self) -> _T:
-        """The value of this process."""
         process, value = self._mine
         here = this_process()
         if process == here:
@@ -154,7 +151,6 @@ class LockPerProcess:
     __slots__ = ("_lock",)
 
     def __init__(self, make: Callable[[], Any] = Lock) -> None:
-        """A lock that is free."""
         self._lock = PerProcess(make)
 
     @property
@@ -163,22 +159,19 @@ class LockPerProcess:
         return self._lock.get()
 
     def __enter__(self) -> None:
-        """Wait until it is free, and hold it."""
         self.here.acquire()
 
     def __exit__(self, *_: object) -> None:
-        """Let it go."""
         self.release()
 
     def release(self) -> None:
-        """Let it go."""
         self.here.release()
 
 
 def lock_open_in_forks() -> LockPerProcess:
-    """A lock for a module to keep; Python forks only while it is free.
+    """A lock for a module to keep.
 
-    So what it guards is whole in a fork.
+    Python forks only while it is free, so what it guards is whole in a fork.
     """
     lock = LockPerProcess()
     if hasattr(os, "register_at_fork"):
@@ -187,11 +180,6 @@ def lock_open_in_forks() -> LockPerProcess:
 
 
 def refuse_to_pickle() -> NoReturn:
-    """Refuse to pickle what is of one process.
-
-    Raises:
-        TypeError: always.
-    """
     raise TypeError(
         "what uses a client of AWS cannot be pickled: pickle the `CountLedger`, and take what "
         "you need from it in the other process"
@@ -204,19 +192,12 @@ class ClientPerProcess:
     __slots__ = ("__weakref__", "_client")
 
     def __init__(self, make: Callable[[], object]) -> None:
-        """Make the client of this process."""
         self._client = PerProcess(make)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Refuse to be pickled.
-
-        Raises:
-            TypeError: always.
-        """
         refuse_to_pickle()
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a client has
-        """An operation of the client of this process."""
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self._client.get(), name)
@@ -232,11 +213,9 @@ class SuspendableLock:
     __slots__ = ("_mine",)
 
     def __init__(self) -> None:
-        """A lock that is free."""
         self._mine: PerProcess[tuple[Lock, deque[Signal]]] = PerProcess(lambda: (Lock(), deque()))
 
     def __enter__(self) -> None:
-        """Wait until it is free, and hold it."""
         lock, waiting = self._mine.get()
         call = current_call()
         if call is None:
@@ -250,7 +229,6 @@ class SuspendableLock:
             signal.wait()
 
     def __exit__(self, *_: object) -> None:
-        """Let it go; every call that waits tries again."""
         lock, waiting = self._mine.get()
         lock.release()
         with suppress(IndexError):  # another holder has taken the last one
@@ -269,7 +247,6 @@ class made_once(cached_property[_T]):  # noqa: N801 - a decorator, as the one th
     @overload
     def __get__(self, instance: object, owner: type[Any] | None = None) -> _T: ...
     def __get__(self, instance: object, owner: type[Any] | None = None) -> Self | _T:
-        """The value, which the first caller computes and the others wait for."""
         if instance is None:
             return self
         known, name = vars(instance), str(self.attrname)
@@ -292,10 +269,8 @@ class made_once(cached_property[_T]):  # noqa: N801 - a decorator, as the one th
 if TYPE_CHECKING:
 
     class Connected(Protocol):
-        """Something with connections."""
-
         def close(self) -> None:
-            """Close those that are idle; the next request opens another one."""
+            """Close the connections that are idle; the next request opens another one."""
 
 
 _Copy: TypeAlias = tuple[object, int]

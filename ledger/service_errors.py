@@ -122,6 +122,8 @@ _BAD_URL: Final = ("Invalid endpoint", "Invalid IPv6 URL")
 class translated:  # noqa: N801 - a context manager
     """Turn what the SDK raises inside into this library's errors.
 
+    `what` names the one call and its object for the message, as in `PutItem on my-table`.
+
     An error of set-up (`Unreachable`, `NoCredentials`, ...) says that nothing was sent, by proof.
     Where a request may have left, what is not an answer of the service is `Unclear`, whatever it
     is.
@@ -130,23 +132,12 @@ class translated:  # noqa: N801 - a context manager
     __slots__ = ("_attempts", "_noted", "_what")
 
     def __init__(self, what: str) -> None:
-        """Name the call.
-
-        Args:
-            what: the one call and its object, as in `PutItem on my-table`, for the message.
-        """
         self._what, self._noted = what, attempts_noted()
 
     def __enter__(self) -> None:
-        """Nothing is sent yet."""
         self._attempts = self._noted.__enter__()
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        """The call has ended, perhaps by an error.
-
-        Raises:
-            CountledgerError: what the error means.
-        """
         self._noted.__exit__()
         meaning: BaseException | None = error
         if isinstance(error, Exception) and not isinstance(error, CountledgerError):
@@ -170,18 +161,11 @@ class conditions:  # noqa: N801 - likewise
     __slots__ = ("_meter", "_write_units")
 
     def __init__(self, meter: Meter, write_units: float = 1.0) -> None:
-        """Of one call."""
         self._meter, self._write_units = meter, write_units
 
-    def __enter__(self) -> None:
-        """Nothing is refused yet."""
+    def __enter__(self) -> None: ...
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        """The call has ended.
-
-        Raises:
-            ConditionFailed, TransactionCancelled: its conditions failed.
-        """
         if not isinstance(error, sdk.ClientError):
             return
         answer: Any = error.response

@@ -158,7 +158,6 @@ class Settings:
     max_attempts: int = _variable("max_attempts", ATTEMPTS_OF_A_CALL_MAX)
 
     def __post_init__(self) -> None:
-        """Check what has bounds."""
         if not 0 < len(self.stack_name) <= _STACK_NAME_MAX_CHARACTERS:
             rule = f"the name of a stack has 1 to {_STACK_NAME_MAX_CHARACTERS} characters"
             raise _bad("stack_name", self.stack_name, rule)

@@ -31,12 +31,8 @@ class Interrupted(BaseException):
     """The task of a call was cancelled while the call waited.
 
     It is raised at the place that waits, passes through the synchronous code, and becomes the
-    task's own `CancelledError` again.
-
-    Attributes:
-        cancelled: the error by which the event loop cancels the task.
-        left: whether it was a request that the call waited for, and it may have reached the
-            service.
+    task's own `CancelledError` (`cancelled`) again. `left`: the call waited for a request that may
+    have reached the service.
     """
 
     def __init__(self, cancelled: BaseException) -> None:
@@ -47,27 +43,18 @@ class Interrupted(BaseException):
 
 @dataclass(slots=True)
 class CallNotes:
-    """What a call of an event loop may have done so far.
-
-    Attributes:
-        maybe_applied: whether a request that changes something was applied, or may be.
-        entries: those that it has made and may have recorded.
-    """
+    """What a call of an event loop may have done so far: changed something, recorded entries."""
 
     maybe_applied: bool = False
     entries: list[Entry] = field(default_factory=list)
 
 
 class RunningWork(Protocol[_T_co]):
-    """A function that runs beside its caller."""
-
     def result(self) -> _T_co:
-        """Wait for its result; or raise its error."""
+        """Wait for the result, and return it or raise the error."""
 
 
 class Workers(Protocol):
-    """Run functions, a bounded number at a time."""
-
     def submit(self, function: Callable[..., _T], /, *arguments: Any) -> RunningWork[_T]:  # noqa: ANN401 - the function's
         """Run a function as soon as a worker is free."""
 
@@ -78,8 +65,7 @@ class Workers(Protocol):
 class MakeWorkers(Protocol):
     """Makes workers; none of them works any more when the block ends."""
 
-    def __call__(self, number: int, name: str) -> AbstractContextManager[Workers]:
-        """So many of them, of a name."""
+    def __call__(self, number: int, name: str) -> AbstractContextManager[Workers]: ...
 
 
 class Signal(Protocol):
@@ -88,8 +74,7 @@ class Signal(Protocol):
     def send(self) -> None:
         """Resume it; from any thread."""
 
-    def wait(self) -> None:
-        """Suspend the call until then."""
+    def wait(self) -> None: ...
 
 
 class SuspendedCall(Protocol):
@@ -97,11 +82,9 @@ class SuspendedCall(Protocol):
 
     notes: CallNotes
 
-    def sleep(self, duration_s: float) -> None:
-        """Suspend the call for so long."""
+    def sleep(self, duration_s: float) -> None: ...
 
-    def signal(self) -> Signal:
-        """A signal to wait for."""
+    def signal(self) -> Signal: ...
 
     def workers(self, number: int) -> AbstractContextManager[Workers]:
         """So many tasks at a time, in place of threads; none is left when the block ends."""
@@ -112,7 +95,6 @@ _FINDERS: Final[list[Callable[[], SuspendedCall | None]]] = []
 
 
 def find_calls_by(find: Callable[[], SuspendedCall | None]) -> None:
-    """Let `current_call` find the calls of event loops."""
     _FINDERS[:] = [find]
 
 
@@ -122,7 +104,6 @@ def current_call() -> SuspendedCall | None:
 
 
 def sleep(duration_s: float) -> None:
-    """Return after so many seconds."""
     call = current_call()
     if call is None:
         time.sleep(duration_s)
@@ -141,7 +122,6 @@ class WorkerThreads(ThreadPoolExecutor):
     _ended = False
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - as of the base
-        """Let no thread work any more."""
         self._ended = True
         super().shutdown(wait, cancel_futures=cancel_futures)
 

@@ -59,23 +59,19 @@ def has_control_characters(text: str) -> bool:
 
 
 def is_in_nfc(text: str) -> bool:
-    """Whether the text is in Unicode NFC."""
     return is_normalized("NFC", text)
 
 
 def has_blank_ends(text: str) -> bool:
-    """Whether the first or the last character is a blank."""
     ends = text[:1], text[-1:]
     return ends[0].isspace() or ends[1].isspace() or _BRAILLE_BLANK in ends
 
 
 def broken_rule(text: str, max_bytes: int, *, more_follows: bool = False) -> str | None:
-    """Which rule of texts that identify something a text breaks; follows the text in a message.
+    """Which rule of texts that identify something a text breaks; follows it in a message.
 
-    Args:
-        text: the text; of a class of an app's own only as `plain_text`.
-        max_bytes: how long it may be in UTF-8.
-        more_follows: it is only the beginning of such a text, so a blank may be at its end.
+    It is given as `plain_text`. `more_follows`: it is only the beginning of such a text, so a blank
+    may be at its end.
     """
     if has_control_characters(text):
         return "holds control characters"
@@ -114,18 +110,7 @@ def _code_point(char: str) -> str:
 
 
 def check_text(what: str, value: object, max_bytes: int, error: type[BadInput]) -> str:
-    """A text that identifies something, as a plain `str`.
-
-    Args:
-        what: names it in the message.
-        value: as the caller gave it.
-        max_bytes: how long it may be in UTF-8.
-        error: of which class to raise.
-
-    Raises:
-        BadInput: of that class: it is no `str`, empty, too long, not in Unicode NFC, has blanks at
-            its ends, or control characters or others that cannot be seen.
-    """
+    """A text that identifies something, as a plain `str`; raises `error` if it breaks a rule."""
     if not isinstance(value, str):
         raise error(f"{what} {shown(value)} is a {type(value).__name__}, not a str")
     text = plain_text(value)

@@ -121,12 +121,6 @@ def setting_id_of(windows_id: str) -> str:
 
 
 def decode_total(item: Item) -> Total:
-    """The total in an item of `counters`.
-
-    Raises:
-        CorruptItem: an attribute is absent or of another type.
-        NewerFormat: a later release wrote it.
-    """
     check_format(item)
     if "method" in item:
         return _decode_strict(item)
@@ -155,11 +149,7 @@ def _decode_strict(item: Item) -> Total:
 
 
 def with_bins(total: Total, items: Iterable[Item]) -> Total:
-    """The total of a spread strict counter: its bins' values added up.
-
-    Raises:
-        CorruptItem: a bin cannot be read.
-    """
+    """The total of a spread strict counter: its bins' values added up."""
     found = list(items)
     stamps = [optional_time(item, "updated_at") for item in found]
     return replace(

@@ -30,11 +30,7 @@ _WITH_EXPONENT: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]+")
 
 
 def parse_amount(what: str, text: str, error: type[BadInput]) -> Amount:
-    """An exact number from text such as `-5` or `12.50`: digits of ASCII, one point, one sign.
-
-    Raises:
-        BadInput: of that class: the text is written otherwise.
-    """
+    """An exact number from text such as `-5` or `12.50`: digits of ASCII, one point, one sign."""
     if len(text) <= _AMOUNT_MAX_CHARACTERS and _AMOUNT.fullmatch(text):
         return canonical(Decimal(text))
     if _WITH_EXPONENT.fullmatch(text):
@@ -49,12 +45,6 @@ def parse_amount(what: str, text: str, error: type[BadInput]) -> Amount:
 
 
 def parse_delta_text(text: str) -> Amount:
-    """A delta from text such as `-5` or `12.50`.
-
-    Raises:
-        BadDelta: the text is no such number, zero, or has more than 20 digits before the decimal
-            point or 9 after it.
-    """
     return parse_delta(parse_amount("delta", text, BadDelta))
 
 
@@ -75,14 +65,10 @@ _TIME: Final = re.compile(
 
 
 def parse_time(value: object) -> datetime:
-    """A moment, in whole milliseconds, from ISO 8601 text with an offset or from milliseconds.
+    """A moment from ISO 8601 text with an offset, or milliseconds since the epoch; else BadTime.
 
-    Args:
-        value: a text as `2030-01-31T12:00:00.123456789+02:00`, of which what is finer than a
-            millisecond is cut off; or milliseconds since the epoch, as a text or an int.
-
-    Raises:
-        BadTime: it is neither, or a number so small that it must be seconds.
+    What is finer than a millisecond is cut off. A number so small that it must be seconds is
+    refused.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return _from_ms(value)

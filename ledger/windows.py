@@ -102,24 +102,17 @@ class WindowSetting:
     """Which windows the counters of a namespace have, for the entries of a period.
 
     Attributes:
-        id: its identity, which names the windows of a counter in its total; no other setting has
-            it.
+        id: names the windows of a counter in its total; no other setting has it.
         finest: minute, hour or day; a finer setting has the windows of the coarser ones, too.
-        zone: the name of the time zone.
-        rules: of the zone, as `calendar.rules_of` returns them.
-        rules_version: the version of `tzdata` that they are from.
+        rules: of the zone, as `calendar.rules_of` returns them from `rules_version`.
         keep_ms: for how long after their day minutes and hours are kept.
         max_lateness_ms: what happened longer before it was recorded counts when it was recorded;
             None: it counts when it happened, however long ago, and so no window is ever final.
-        horizon_ms: of the namespace.
         skew_ms: by how much clocks may differ.
         replication_ms: the longest time in which an entry reaches every region.
         from_ms: the first `at` of its entries.
         ended_ms: the first `at` that is not in the period any more; None: it has no end.
         ranked: over how many partitions the days of the counters are ranked; 0: they are not.
-
-    Raises:
-        BadSetting: naming the value and the rule that it breaks.
     """
 
     id: str
@@ -140,7 +133,6 @@ class WindowSetting:
     )
 
     def __post_init__(self) -> None:
-        """Refuse what breaks a rule."""
         if self.finest not in FINEST:
             raise BadSetting(
                 f"windows by {shown(str(self.finest))} do not exist: give {', '.join(FINEST)}"
@@ -162,7 +154,6 @@ class WindowSetting:
 
     @property
     def calendar(self) -> ZoneInfo:
-        """The time zone with the setting's own rules."""
         return zone_with(self.zone, self.rules)
 
     @property
@@ -180,7 +171,6 @@ class WindowSetting:
         return per not in FINEST or FINEST.index(per) >= FINEST.index(self.finest)
 
     def holds_at(self, at_ms: int) -> bool:
-        """Whether entries of that `at` belong to this setting."""
         return self.from_ms <= at_ms and (self.ended_ms is None or at_ms < self.ended_ms)
 
 
@@ -214,10 +204,7 @@ def cells_of(
 ) -> tuple[Cell, ...]:
     """The cells of an entry, the coarsest first: of its month, then day, then hour.
 
-    Args:
-        setting: that holds at the entry's `at`.
-        at_ms: when the entry was created.
-        occurred_at_ms: its own business time, if it has one.
+    The setting is the one that holds at the entry's `at`.
     """
     minute = business_time_ms(setting, at_ms, occurred_at_ms) // MINUTE_MS
     place = setting._places.get(minute)  # noqa: SLF001 - the setting's own cache
@@ -283,10 +270,6 @@ def slots_of(setting: WindowSetting, item: Item) -> list[Slot]:
     """The windows in an item, in order; windows to which nothing was added are left out.
 
     A month item holds days, a day item hours, and an hour item minutes.
-
-    Raises:
-        CorruptItem: an attribute or the key cannot be read.
-        NewerFormat: a later release wrote it.
     """
     check_format(item)
     _, _, name = require(item, "part", str).removeprefix(keys.WINDOW_PREFIX).partition("#")
@@ -306,11 +289,7 @@ def slots_of(setting: WindowSetting, item: Item) -> list[Slot]:
 
 
 def windows_of_item(setting: WindowSetting, item: str) -> dict[str, Window]:
-    """The windows that an item can hold, by the names of their cells.
-
-    Raises:
-        CorruptItem: no item has that name (`Cell.item`).
-    """
+    """The windows that an item (`Cell.item`) can hold, by the names of their cells."""
     zone = setting.calendar
     kind, _, name = item.partition("#")
     try:
@@ -348,12 +327,7 @@ def encode_settings(namespace: str, settings: Sequence[WindowSetting]) -> Item:
 
 
 def decode_settings(item: Item | None) -> tuple[WindowSetting, ...]:
-    """The settings in an item, the oldest first; none without an item.
-
-    Raises:
-        CorruptItem: an attribute is absent, of another type, or breaks its rule.
-        NewerFormat: a later release wrote it.
-    """
+    """The settings in an item, the oldest first; none without an item."""
     if item is None:
         return ()
     check_format(item)

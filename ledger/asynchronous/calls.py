@@ -48,15 +48,9 @@ _A = TypeVar("_A")
 
 
 class LoopCall(greenlet):
-    """A call of synchronous code in an event loop."""
+    """A call of synchronous code in an event loop; all greenlets of one call share its notes."""
 
     def __init__(self, function: Callable[[], object], notes: CallNotes) -> None:
-        """Begin nothing yet.
-
-        Args:
-            function: the synchronous code.
-            notes: what it may have done; shared by all greenlets of one call.
-        """
         super().__init__(function)
         self.notes = notes
         self.gr_context = getcurrent().gr_context
@@ -64,8 +58,7 @@ class LoopCall(greenlet):
     def wait(self, awaitable: Awaitable[_T]) -> _T:
         """Suspend the call, whose code runs now, until something has a result.
 
-        Raises:
-            Interrupted: the task of the call was cancelled.
+        Interrupted is raised where the task of the call was cancelled.
         """
         if self.parent is None or getcurrent() is not self:
             raise RuntimeError("only the code of a call can wait in it")
@@ -73,15 +66,12 @@ class LoopCall(greenlet):
         return result
 
     def sleep(self, duration_s: float) -> None:
-        """Suspend the call for so long."""
         self.wait(asyncio.sleep(duration_s))
 
     def signal(self) -> LoopSignal:
-        """A signal to wait for."""
         return LoopSignal()
 
     def workers(self, number: int) -> LoopWorkers:
-        """So many tasks at a time, in place of threads; none is left when the block ends."""
         return LoopWorkers(number)
 
 
@@ -89,15 +79,11 @@ class LoopCall(greenlet):
 
 
 class LoopSignal:
-    """Resumes one suspended call."""
-
     def __init__(self) -> None:
-        """A signal that was not sent yet."""
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[None] = self._loop.create_future()
 
     def send(self) -> None:
-        """Resume the call; from any thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._resume)
 
@@ -106,24 +92,17 @@ class LoopSignal:
             self._future.set_result(None)
 
     def wait(self) -> None:
-        """Suspend the call until then."""
         running_call().wait(self._future)
 
 
 class LoopWorkers:
-    """Functions that run beside their caller, each in a greenlet of its own."""
+    """Functions that run beside their caller, each in a greenlet of its own, so many at a time."""
 
     def __init__(self, number: int) -> None:
-        """Nothing runs yet.
-
-        Args:
-            number: how many run at a time, at the most.
-        """
         self._free = asyncio.Semaphore(number)
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def __enter__(self) -> Self:
-        """Functions can be submitted."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -136,7 +115,6 @@ class LoopWorkers:
             running_call().wait(asyncio.wait(left))
 
     def submit(self, function: Callable[..., _T], /, *arguments: Any) -> RunningWork[_T]:  # noqa: ANN401 - the function's
-        """Run a function as soon as a worker is free."""
         work = self._work(partial(function, *arguments), running_call().notes)
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -144,7 +122,6 @@ class LoopWorkers:
         return LoopResult(task)
 
     def map(self, function: Callable[[_A], _T], values: Iterable[_A], /) -> Iterator[_T]:
-        """The results of a function for each value, in their order."""
         running = [self.submit(function, value) for value in values]
         return (one.result() for one in running)
 
@@ -159,29 +136,19 @@ class LoopWorkers:
 
 
 class LoopResult:
-    """The result of a function that runs beside its caller."""
+    """The result of a function that runs beside its caller, and may have ended already."""
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
-        """The function may have ended already."""
         self._task = task
 
     def result(self) -> Any:  # noqa: ANN401 - the function's
-        """Suspend the call until the result is there; return it, or raise the error."""
         if not self._task.done():
             running_call().wait(asyncio.wait([self._task]))
         return self._task.result()
 
 
 async def suspended(function: Callable[[], _T], notes: CallNotes) -> _T:
-    """Run synchronous code, and await whatever it has to wait for.
-
-    Args:
-        function: the code.
-        notes: what the call may have done.
-
-    Raises:
-        asyncio.CancelledError: the task was cancelled.
-    """
+    """Run synchronous code, and await whatever it has to wait for."""
     call = LoopCall(function, notes)
     try:
         outcome: Any = call.switch()
@@ -207,11 +174,7 @@ def current() -> LoopCall | None:
 
 
 def running_call() -> LoopCall:
-    """The call that runs now.
-
-    Raises:
-        RuntimeError: no code of a call runs.
-    """
+    """As `current`, where code of a call must be running."""
     here = current()
     if here is None:
         raise RuntimeError("this is not the code of a call in an event loop")
@@ -234,7 +197,6 @@ class ThreadedRequest:
     __slots__ = ("_answer", "_error", "_function", "resumed")
 
     def __init__(self, function: Callable[[], object], resumed: asyncio.Future[None]) -> None:
-        """Keep what to run."""
         self._function: Callable[[], object] | None = function
         self.resumed = resumed
         self._answer: object = None
@@ -260,11 +222,6 @@ class ThreadedRequest:
             self.resumed.set_result(None)
 
     def result(self) -> Any:  # noqa: ANN401 - the function's
-        """What the function has returned.
-
-        Raises:
-            BaseException: what it has raised.
-        """
         error, self._error = self._error, None
         if error is None:
             return self._answer
@@ -278,14 +235,12 @@ _Queue: TypeAlias = "SimpleQueue[ThreadedRequest | None]"
 
 
 class RequestThreads:
-    """Threads of one event loop, each started when it is needed; used in the loop's thread."""
+    """Threads of one event loop, each started when it is needed; used in the loop's thread.
+
+    So many requests run at a time; others wait for a free thread.
+    """
 
     def __init__(self, number: int) -> None:
-        """Start none yet.
-
-        Args:
-            number: how many requests run at a time, at the most; others wait for a free thread.
-        """
         self._loop = asyncio.get_running_loop()
         self._number = number
         self._queue: _Queue = SimpleQueue()
@@ -297,14 +252,9 @@ class RequestThreads:
     def run(self, function: Callable[[], _T]) -> _T:
         """Suspend the call that runs until a thread has run a function; return its result.
 
-        The function sees the context variables of the call. If the call is cancelled while the
-        function waits for a thread, it is not run. A function that runs goes on, and its result is
-        dropped.
-
-        Raises:
-            Interrupted: the call was cancelled.
-            RuntimeError: the system gives no thread.
-            BaseException: what the function has raised.
+        The function sees the context variables of the call. If the call is cancelled (Interrupted)
+        while the function waits for a thread, it is not run. A function that runs goes on, and its
+        result is dropped. RuntimeError: the system gives no thread.
         """
         run = partial(copy_context().run, function)
         request = ThreadedRequest(run, self._loop.create_future())
@@ -352,20 +302,18 @@ _NO_OPERATIONS: Final = frozenset({"meta", "exceptions", "puts_of_json"})
 
 
 class LoopService:
-    """The client of one kind, and the threads in which it makes the requests of a loop."""
+    """The client of one kind, and the threads in which it makes the requests of a loop.
+
+    The first thread that needs the client makes it: this may read files, and ask a service for
+    credentials.
+    """
 
     def __init__(self, make: Callable[[], object]) -> None:
-        """Make no client yet.
-
-        Args:
-            make: makes the client; it may read files and ask a service for credentials.
-        """
         self._make = make
         self.threads = RequestThreads(CONNECTIONS)
 
     @made_once
     def client(self) -> Any:  # noqa: ANN401 - typed where it is used
-        """The client, which the first thread makes that needs it."""
         return self._make()
 
     def attribute(self, name: str) -> Any:  # noqa: ANN401 - whatever a client has
@@ -388,7 +336,6 @@ class LoopClients:
     """The clients of one event loop of one process, made at their first use."""
 
     def __init__(self) -> None:
-        """Belong to the running loop of this process."""
         self._process = this_process()
         self._loop = asyncio.get_running_loop()
         self._services: dict[ClientKind, LoopService] = {}
@@ -404,11 +351,7 @@ class LoopClients:
         return self._process != this_process()
 
     def check(self) -> None:
-        """Allow a call of the loop only.
-
-        Raises:
-            LedgerNotOpen: this is another process or another loop; or the clients are closed.
-        """
+        """Raise LedgerNotOpen in another process or loop, or when the clients are closed."""
         self._refuse_in_fork()
         if self._loop is not asyncio.get_running_loop():
             raise LedgerNotOpen(
@@ -426,11 +369,7 @@ class LoopClients:
             )
 
     async def run(self, function: Callable[[], _T], notes: CallNotes) -> _T:
-        """Run synchronous code that makes its requests by these clients.
-
-        Raises:
-            LedgerNotOpen: as `check`.
-        """
+        """Run synchronous code that makes its requests by these clients; first `check`."""
         self.check()
         self.calls += 1
         self._idle.clear()
@@ -442,11 +381,7 @@ class LoopClients:
                 self._idle.set()
 
     def service(self, connection: LoopConnection, kind: ClientKind) -> LoopService:
-        """The client of a kind, and its threads.
-
-        Raises:
-            LedgerNotOpen: this is a fork that goes on with the loop of its parent.
-        """
+        """The client of a kind, and its threads; LedgerNotOpen in a fork on its parent's loop."""
         self._refuse_in_fork()
         service = self._services.get(kind)
         if service is None:
@@ -471,26 +406,16 @@ class LoopClients:
 
 @dataclass(slots=True)
 class OpenClients:
-    """The clients of the loop that has opened an object, if any."""
+    """The clients of the loop that has opened an object, if any; else LedgerNotOpen."""
 
     _clients: LoopClients | None = None
 
     def get(self) -> LoopClients:
-        """The clients.
-
-        Raises:
-            LedgerNotOpen: the object is not open.
-        """
         if self._clients is None:
             raise LedgerNotOpen("the client is not open: use it within `async with`")
         return self._clients
 
     def open(self) -> None:
-        """Open the clients of the running loop.
-
-        Raises:
-            LedgerNotOpen: the object is open already.
-        """
         if self._clients is not None and not self._clients.belong_to_parent:
             raise LedgerNotOpen("the client is open already: one `async with` at a time")
         if self._clients is not None:
@@ -498,7 +423,6 @@ class OpenClients:
         self._clients = LoopClients()
 
     async def aclose(self) -> None:
-        """Close them, once the calls that run have ended."""
         if self._clients is not None:
             try:
                 await self._clients.aclose()
@@ -527,18 +451,11 @@ def loop_connection(plain: Connection, opened: OpenClients) -> Connection:
 
 
 class LoopClient:
-    """A client of AWS for the calls of an event loop, and for threads."""
+    """A client of AWS, of one service, for the calls of an event loop and for threads."""
 
     def __init__(
         self, connection: LoopConnection, kind: ClientKind, make: Callable[..., Any]
     ) -> None:
-        """Make no client yet.
-
-        Args:
-            connection: gives the loop's clients.
-            kind: the service, and how it is called.
-            make: makes a client for threads.
-        """
         self._connection, self._kind, self._make = connection, kind, make
         self._of_threads: Any = None
 

@@ -42,24 +42,14 @@ _END: Final = object()
 
 
 class AsyncForm(Generic[_S]):
-    """An object whose methods are awaited."""
+    """An object whose methods are awaited; to find the synchronous one may take requests."""
 
     def __init__(self, opened: OpenClients, find: Callable[[], _S]) -> None:
-        """Make the asynchronous form of an object.
-
-        Args:
-            opened: the clients of the event loop.
-            find: finds the synchronous object; it may make requests.
-        """
         self._opened = opened
         self._find = find
 
     async def _call(self, name: str, function: Callable[[], _T]) -> _T:
-        """Run synchronous code in the event loop.
-
-        Raises:
-            asyncio.CancelledError: the task was cancelled; its cause is `CallCancelled`.
-        """
+        """Run synchronous code in the event loop; a cancellation's cause is `CallCancelled`."""
         notes = CallNotes()
         try:
             return await self._opened.get().run(function, notes)
@@ -81,12 +71,10 @@ class FormMethod(Generic[_P, _T]):
     """A method of an asynchronous form, with the signature of a synchronous method."""
 
     def __init__(self, method: Callable[Concatenate[Any, _P], _T]) -> None:
-        """Take over a method."""
         self.method = method
         self.__doc__ = method.__doc__
 
     def bound(self, form: AsyncForm[Any], *args: Any, **kwargs: Any) -> Callable[[], _T]:  # noqa: ANN401 - the method's
-        """The call of the synchronous method."""
         return lambda: self.method(form._find(), *args, **kwargs)  # noqa: SLF001 - of this module
 
 
@@ -104,7 +92,6 @@ class awaited(FormMethod[_P, _T]):  # noqa: N801 - used as a decorator is
     def __get__(
         self, form: AsyncForm[Any] | None, owner: type[Any]
     ) -> Self | Callable[_P, Coroutine[Any, Any, _T]]:
-        """The method of an object."""
         if form is None:
             return self
 
@@ -138,7 +125,6 @@ class iterated(FormMethod[_P, Iterator[_T]], Generic[_P, _T]):  # noqa: N801 - l
     def __get__(
         self, form: AsyncForm[Any] | None, owner: type[Any]
     ) -> Self | Callable[_P, AsyncIterator[_T]]:
-        """The method of an object."""
         if form is None:
             return self
         perform = partial(type(self).way, form, _name(self.method))

@@ -56,7 +56,6 @@ _FIRST_ERROR = 301
 
 
 def spelled(arguments: object) -> bytes:
-    """The body of a request, or a part of it."""
     try:
         return orjson.dumps(arguments, default=_base64)
     except TypeError:
@@ -93,7 +92,6 @@ def puts_of_json(batch: PutBatch) -> list[orjson.Fragment]:
 
 
 def _texts(texts: Sequence[str]) -> list[str]:
-    """The JSON of each of some texts."""
     found = spelled(texts)[1:-1].decode().split(",")
     # More parts than texts: a comma is part of one.
     return found if len(found) == len(texts) else [spelled(one).decode() for one in texts]
@@ -125,10 +123,8 @@ def without_json(arguments: dict[str, Any]) -> dict[str, Any]:
 def read(answer: Answer) -> dict[str, Any]:
     """What an answer of success says; nothing, as by boto3, if it is not the service's.
 
-    `dynamo.consumed_in` refuses such an answer.
-
-    Raises:
-        ChecksumError: its body is not the one that the service sent.
+    `dynamo.consumed_in` refuses such an answer. ChecksumError: its body is not the one that the
+    service sent.
     """
     expected = answer.headers.get(_CHECKSUM)
     if expected is not None and expected != (actual := str(crc32(answer.body))):
@@ -155,7 +151,6 @@ class Refusals:
     __slots__ = ("_parser", "_service")
 
     def __init__(self, service: ServiceModel) -> None:
-        """Those of a service."""
         self._service = service
         self._parser: Any = create_parser(service.resolved_protocol)
 
@@ -179,7 +174,6 @@ class LeavingRequest(AWSPreparedRequest):
     """A signed request, as handlers of `before-send` see it; its headers are parsed if read."""
 
     def __init__(self, url: str, request: bytes, body: bytes) -> None:
-        """A request."""
         self.method, self.url, self.body = "POST", url, body
         self.stream_output = False
         self._request = request
@@ -208,11 +202,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How the requests of one operation travel.
-
-    Attributes:
-        target: the operation, as its header names it.
-    """
+    """How the requests of one operation travel; `target` is its name in a header."""
 
     url: str
     target: str
@@ -221,19 +211,11 @@ class Route:
 
 
 class Routes:
-    """The routes of a boto3 client."""
+    """The routes of a boto3 client; AttributeError if botocore lacks a part without public name."""
 
     __slots__ = ("_client", "_connections", "_known", "_resolve")
 
     def __init__(self, client: Any) -> None:  # noqa: ANN401 - a boto3 client
-        """The routes of a client.
-
-        Args:
-            client: the boto3 client.
-
-        Raises:
-            AttributeError: this version of botocore lacks a part that has no public name.
-        """
         # Both use parts of botocore that may be missing: it shows here, not at the first call.
         self._resolve = client._resolve_endpoint_ruleset  # noqa: SLF001 - no public way
         Connections(client, client.meta.endpoint_url)
@@ -245,13 +227,7 @@ class Routes:
     def of(
         self, operation: str, arguments: Mapping[str, Any], account_id: str | None
     ) -> Route | None:
-        """The route of a request; None: only boto3 knows how to send it.
-
-        Args:
-            operation: as in `PutItem`.
-            arguments: of the call; they name its tables.
-            account_id: of the credentials.
-        """
+        """The route of a request, by its tables; None: only boto3 knows how to send it."""
         known = operation, _tables(arguments), account_id
         try:
             return self._known[known]
@@ -260,7 +236,6 @@ class Routes:
             return route
 
     def close(self) -> None:
-        """Close the connections that are idle."""
         for connections in [*self._connections.values()]:
             connections.close()
 
@@ -298,7 +273,6 @@ def host_of(url: str) -> str:
 
 
 def _tables(arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """The tables that a call names, each once."""
     if "TableName" in arguments:
         return (arguments["TableName"],)
     if "RequestItems" in arguments:
@@ -342,9 +316,8 @@ _SKIPPED: Final = (
 class _Found:
     """What was found of a client's handlers, by operation.
 
-    Attributes:
-        version: an object that botocore replaces whenever a handler comes or goes.
-        allowed: whether no handler keeps the operation from the fast transport.
+    `version` is an object that botocore replaces whenever a handler comes or goes; an operation is
+    `allowed` if no handler keeps it from the fast transport.
     """
 
     version: object
@@ -353,19 +326,14 @@ class _Found:
 
 
 class Handlers:
-    """The handlers of one client. A handler may be registered at any time."""
+    """The handlers of one client. A handler may be registered at any time.
+
+    AttributeError: this version of botocore keeps its handlers in another way.
+    """
 
     __slots__ = ("_emitter", "_found")
 
     def __init__(self, client: Any) -> None:  # noqa: ANN401 - a boto3 client
-        """The handlers of a client.
-
-        Args:
-            client: the boto3 client.
-
-        Raises:
-            AttributeError: this version of botocore keeps its handlers in another way.
-        """
         self._emitter = client.meta.events._emitter  # noqa: SLF001 - no public way
         self._found = _Found(self._emitter._lookup_cache)  # noqa: SLF001
 
@@ -445,22 +413,15 @@ _TRACE: Final = "_X_AMZN_TRACE_ID"
 
 
 class FastClient:
-    """A client of DynamoDB. It belongs to one process; its threads may share it.
+    """A client of DynamoDB: the calls on items as its boto3 client would make them.
+
+    It belongs to one process; its threads may share it. The requests of the boto3 client are
+    checked (`departure.watch`). AttributeError: botocore lacks a part that has no public name.
 
     Binaries in answers are texts in base64, as on the wire; `attributes.decode` reads both forms.
     """
 
     def __init__(self, client: Any, credentials: Credentials | None, limits: CallLimits) -> None:  # noqa: ANN401
-        """Make the calls on items that a boto3 client would make.
-
-        Args:
-            client: the boto3 client; its requests are checked (`departure.watch`).
-            credentials: those of its session.
-            limits: how often, and for how long, a call is made that may succeed a moment later.
-
-        Raises:
-            AttributeError: this version of botocore lacks a part that has no public name.
-        """
         self._client, self._credentials, self._limits = client, credentials, limits
         self._handlers = Handlers(client)
         self._routes = Routes(client)
@@ -470,23 +431,18 @@ class FastClient:
             setattr(self, method, partial(self._call, method, operation))
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a client has
-        """All else that the boto3 client has."""
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self._client, name)
 
     def close(self) -> None:
-        """Close the connections that are idle, here and in the boto3 client."""
         self._routes.close()
         self._client.close()
 
     def _call(self, method: str, operation: str, **arguments: Any) -> Any:  # noqa: ANN401
         """One call: one attempt, or several where they may succeed.
 
-        Raises:
-            botocore.exceptions.ClientError: the service refused it.
-            botocore.exceptions.BotoCoreError: as of a boto3 client.
-            CountledgerError: the check of the request, as it leaves, refused it.
+        Its errors are those of a boto3 client, or of the check of the request as it leaves.
         """
         if not self._handlers.allow(operation):
             return self._by_boto3(method, arguments)
@@ -514,7 +470,6 @@ class FastClient:
 
     @staticmethod
     def puts_of_json(batch: PutBatch) -> object:
-        """The puts of a batch, for `batch_write_item`."""
         return puts_of_json(batch)
 
     def _attempt(

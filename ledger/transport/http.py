@@ -49,20 +49,14 @@ _LENGTH_MAX_DIGITS: Final = 12
 _INTERIM: Final = range(100, 200)
 
 
-class MalformedAnswer(Exception):
-    """What came is not an answer of HTTP."""
+class MalformedAnswer(Exception): ...
 
 
-class TruncatedAnswer(MalformedAnswer):
-    """The connection ended before the answer did."""
+class TruncatedAnswer(MalformedAnswer): ...
 
 
 class Answer(NamedTuple):
-    """One answer.
-
-    Attributes:
-        reusable: whether its connection may carry another request: nothing is left to be read.
-    """
+    """One answer; `reusable`: its connection may carry another request, nothing is left to read."""
 
     status: int
     headers: Mapping[str, str]
@@ -76,7 +70,6 @@ class AnswerParser:
     __slots__ = ("_answer", "_begin", "_end", "_received")
 
     def __init__(self) -> None:
-        """Nothing is received yet."""
         self._received = b""
         self._answer: tuple[int, dict[str, str], bool] | None = None
         self._begin = 0
@@ -84,14 +77,9 @@ class AnswerParser:
         self._end: int | None = None
 
     def feed(self, part: bytes) -> Answer | None:
-        """Take what was received; the answer, or None where more must come.
+        """Take the next bytes (none: the connection has ended); None if more must come.
 
-        Args:
-            part: the next bytes; none of them where the connection has ended.
-
-        Raises:
-            MalformedAnswer: this is no answer.
-            TruncatedAnswer: it ended too early.
+        MalformedAnswer: this is no answer; TruncatedAnswer: it ended too early.
         """
         self._received = self._received + part if self._received else part
         if self._answer is None and not self._take_head():
@@ -169,7 +157,6 @@ class AnswerParser:
 
 
 def _status_of(line: str) -> int:
-    """The code in the first line of an answer."""
     found = _STATUS_LINE.fullmatch(line)
     if found is None:
         raise MalformedAnswer(f"it begins with {line[:60]!r}")
@@ -204,14 +191,10 @@ _SIGNED_TOO: Final = "content-type;host;x-amz-date;x-amz-security-token;x-amz-ta
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """The key of one day, region, service and set of credentials.
+    """The key of one day (as `20261122`), region, service and set of credentials.
 
-    Attributes:
-        credentials: as they were when the key was derived.
-        day: as in `20261122`.
-        signing: signs with the key; a copy of it takes half the time of a new one.
-        access_key: the name of the credentials, in one line.
-        token: the session token, in one line, or nothing.
+    The credentials are kept as they were when it was derived. A copy of `signing` takes half the
+    time of a new one. `access_key` and `token` (empty without a session) are in one line.
     """
 
     credentials: ReadOnlyCredentials = field(repr=False)
@@ -223,20 +206,15 @@ class _Key:
 
 
 class Signer:
-    """Makes whole requests to one host. Safe to share between threads."""
+    """Makes whole requests to one host. Safe to share between threads.
+
+    `host` is as in the header of that name (with its port, unless that is the scheme's own); `kind`
+    is the content type of every request.
+    """
 
     __slots__ = ("_fixed", "_host", "_key", "_kind", "_moment", "_region", "_service")
 
     def __init__(self, host: str, region: str, service: str, kind: str, user_agent: str) -> None:
-        """Requests to a host.
-
-        Args:
-            host: as the header `Host` has it: with its port, unless that is the scheme's own.
-            region: that the signature is for.
-            service: the name of the service in signatures.
-            kind: the content type of every request.
-            user_agent: the header of that name.
-        """
         self._host, self._region, self._service, self._kind = host, region, service, kind
         self._fixed = (
             f"POST / HTTP/1.1\r\nHost: {host}\r\nAccept-Encoding: identity\r\n"
@@ -254,11 +232,9 @@ class Signer:
     ) -> bytes:
         """A request, signed as of now; the service accepts it for a quarter of an hour.
 
-        Args:
-            credentials: whose they are; of one moment, as `get_frozen_credentials` returns them.
-            target: the operation, as in `DynamoDB_20120810.PutItem`.
-            body: its JSON.
-            extra: more header lines, which are not signed; each ends with a line break.
+        The credentials are of one moment, as `get_frozen_credentials` returns them; `target` is as
+        in `DynamoDB_20120810.PutItem`. `extra` header lines are not signed; each ends with a line
+        break.
         """
         date = self._date()
         key = self._key_of(credentials, date[:8])
@@ -322,7 +298,10 @@ _RECEIVED_AT_ONCE: Final = 16_384
 
 
 class Connections:
-    """The connections to one endpoint. Safe to share between threads."""
+    """The connections of a client to one endpoint. Safe to share between threads.
+
+    AttributeError: this version of botocore or urllib3 keeps its pool in another way.
+    """
 
     __slots__ = (
         "__weakref__",
@@ -337,15 +316,6 @@ class Connections:
     )
 
     def __init__(self, client: Any, url: str) -> None:  # noqa: ANN401 - a boto3 client
-        """Connections of a client to an endpoint.
-
-        Args:
-            client: the boto3 client.
-            url: the endpoint.
-
-        Raises:
-            AttributeError: this version of botocore or urllib3 keeps its pool in another way.
-        """
         session = vars(client)["_endpoint"].http_session
         proxy_url = session._proxy_config.proxy_url_for(url)  # noqa: SLF001 - no public way
         manager = session._get_connection_manager(url, proxy_url)  # noqa: SLF001
@@ -363,13 +333,10 @@ class Connections:
         finalize(self, _close_all, self._idle)
 
     def exchange(self, request: bytes) -> Answer:
-        """Send one request and return its answer.
+        """Send one request and return its answer; nothing was sent before a ConnectionError.
 
-        Raises:
-            botocore.exceptions.ConnectionError: no connection was made; nothing was sent.
-            botocore.exceptions.HTTPClientError: the connection failed afterwards.
-            ResponseParserError: what came is not an answer of HTTP.
-            CountledgerError: the check of the request, as it leaves, refuses it.
+        HTTPClientError: the connection failed afterwards. ResponseParserError: what came is no
+        answer of HTTP. The check of the request, as it leaves, may refuse it.
         """
         connection = self._taken()
         reusable = False
@@ -430,7 +397,6 @@ class Connections:
         return answer
 
     def _unconnected(self, error: Exception) -> sdk.BotoCoreError:
-        """As botocore names it."""
         if isinstance(error, TimeoutError):
             return sdk.ConnectTimeoutError(endpoint_url=self._url, error=error)
         if isinstance(error, ssl.SSLError):
