@@ -75,22 +75,14 @@ _REFUSALS: Final = ("NoSuchBucket:", "InvalidBucketName:", "PermanentRedirect:",
 
 @dataclass(frozen=True, slots=True)
 class ArchiveLocation:
-    """A bucket and a prefix in it.
-
-    Attributes:
-        prefix: the beginning of every object's key, without a slash at either end; may be empty.
-    """
+    """A bucket and a prefix in it, without a slash at either end; the prefix may be empty."""
 
     bucket: str
     prefix: str
 
     @classmethod
     def parse(cls, text: str) -> ArchiveLocation:
-        """The location in `s3://bucket/prefix`.
-
-        Raises:
-            BadSetting: the text has another form.
-        """
+        """The location in `s3://bucket/prefix`; BadSetting if the text has another form."""
         match = _LOCATION.fullmatch(text)
         if match is None:
             raise BadSetting(f"archive {text!r} is not a location in S3: give s3://bucket/prefix")
@@ -108,28 +100,19 @@ class ArchiveLocation:
 
 @dataclass(frozen=True, slots=True)
 class S3Archive:
-    """Keeps the entries of generations in S3.
-
-    Attributes:
-        client: of S3; the SDK may retry: the same is stored again.
-    """
+    """Keeps the entries of generations in S3; the SDK may retry: the same is stored again."""
 
     client: S3Client
     place: ArchiveLocation
 
     @classmethod
     def at(cls, connection: Connection, place: str) -> S3Archive:
-        """The archive at `s3://bucket/prefix`; it need not be in a schedule.
-
-        Raises:
-            BadSetting: it is not a location in S3.
-        """
+        """The archive at `s3://bucket/prefix`; it need not be in a schedule."""
         return cls(connection.objects(), ArchiveLocation.parse(place))
 
     def seal(
         self, counter: str, generation: int, incarnation: str, entries: Sequence[Item]
     ) -> ArchiveRef:
-        """Name and checksum of what `store` will store; nothing is stored yet."""
         sha256 = checksum(lines_of(entries))
         folder = self.place.folder(counter, incarnation)
         key = f"{folder}{generation:012d}-{sha256}.jsonl.gz"
@@ -141,10 +124,8 @@ class S3Archive:
         That name may be in another bucket than this archive's: a schedule may have been changed
         between two runs, and the objects of one archive belong together.
 
-        Raises:
-            CorruptArchive: the entries do not have the head's checksum.
-            ArchiveRefused: the bucket does not exist, or refuses.
-            ServiceFailed: they could not be stored now.
+        CorruptArchive: the entries do not have the head's checksum. ArchiveRefused: the bucket does
+        not exist, or refuses.
         """
         lines = lines_of(entries)
         if checksum(lines) != ref.sha256:
@@ -169,17 +150,12 @@ class S3Archive:
     def entries(self, counter: str, incarnation: str) -> Iterator[Entry]:
         """The archived entries of a counter, the last generation first, each verified.
 
-        A generation has two objects if all entries were stored, not recorded as stored, and then
-        archived as they were found; an entry in both is returned once.
+        Those of a deleted counter that had the name before have another incarnation. A generation
+        has two objects if all entries were stored, not recorded as stored, and then archived as
+        they were found; an entry in both is returned once.
 
-        Args:
-            counter: its name.
-            incarnation: of its head; entries of a deleted counter that had the name before are not
-                among the result.
-
-        Raises:
-            CorruptArchive: an object does not have the checksum in its name.
-            ArchiveRefused: the bucket does not exist, or refuses.
+        CorruptArchive: an object does not have the checksum in its name. ArchiveRefused: as of
+        `store`.
         """
         names = sorted(self._keys(counter, incarnation), reverse=True)
         for _, objects in groupby(names, key=_generation_of):
@@ -243,16 +219,10 @@ def lines_of(items: Iterable[Item]) -> bytes:
 
 
 def checksum(lines: bytes) -> str:
-    """SHA-256, in hex."""
     return hashlib.sha256(lines).hexdigest()
 
 
 def items_in(lines: bytes, name: str) -> list[Item]:
-    """The items in an object's lines.
-
-    Raises:
-        CorruptArchive: a line is not an item.
-    """
     try:
         return [decode(_binaries(json.loads(line)["Item"])) for line in lines.splitlines()]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -317,21 +287,13 @@ class Archive(Protocol):
         """Store the entries that a head covers, under the name that `seal` gave them.
 
         Called after the head was published and before any of them is deleted; perhaps repeatedly.
-
-        Raises:
-            CountledgerError: they could not be stored, or do not have that checksum. Then nothing
-                is deleted, and the sums stay right.
+        After any error nothing is deleted, and the sums stay right.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationArchiver:
-    """Archives the generations of one counter in one run.
-
-    Attributes:
-        archive: where to; None: nowhere.
-        views: of the regions, metered for this run.
-    """
+    """Archives the generations of one counter in one run; without an archive, nowhere."""
 
     archive: Archive | None
     as_found: bool
@@ -344,24 +306,14 @@ class GenerationArchiver:
         return self.views.home.get(table, key, consistent=True)
 
     def owes(self, head: Head, record: Item | None) -> bool:
-        """Whether the entries that a head covers are still to be archived, by the record."""
         return not is_archived(head, record)
 
     def keep(self, head: Head, items: Sequence[Item], record: Item | None) -> bool:
         """Store the entries that a head covers, and record it: one PutObject, one write unit.
 
-        Args:
-            head: whose entries are not archived yet.
-            items: its entries that are in the table.
-            record: as it was read before; it is replaced, if it is of no later head.
-
-        Returns:
-            True if it was done; False if another run has replaced the head.
-
-        Raises:
-            Tampered: entries were deleted before a record said that they are archived.
-            BadSetting: this run has no archive.
-            CountledgerError: they could not be stored.
+        False if another run has replaced the head. The record that was read is replaced, if it is
+        of no later head. Tampered: entries were deleted before a record said that they are
+        archived. BadSetting: this run has no archive.
         """
         missing = head.covers.keys() - {item["entry"] for item in items}
         if missing or not is_before(head, record):
@@ -406,13 +358,8 @@ class GenerationArchiver:
 def archived_of(table: str, counter: str, head: Head, name: str, seen: Item | None) -> Put:
     """The record that the entries which a head covers are archived: one write unit.
 
-    Args:
-        table: `ledger`.
-        counter: its name.
-        head: what covers the entries.
-        name: of the object.
-        seen: the record that this one replaces, or None. A late request finds another one, and
-            never replaces the record of a later head, of any incarnation.
+    It replaces the record that was seen. A late request finds another one, and never replaces the
+    record of a later head, of any incarnation.
     """
     item = {
         **keys.archived_key(counter),
@@ -430,11 +377,8 @@ def archived_of(table: str, counter: str, head: Head, name: str, seen: Item | No
 def unarchived_of(table: str, counter: str, incarnation: str) -> Delete:
     """Delete that record with its counter: one write unit.
 
-    Args:
-        table: `ledger`.
-        counter: its name.
-        incarnation: of the head that was emptied; a record of another incarnation belongs to a
-            counter that uses the name again.
+    `incarnation` is of the head that was emptied; a record of another one belongs to a counter that
+    uses the name again.
     """
     same = Compare("incarnation", "=", incarnation)
     return Delete(table, keys.archived_key(counter), same)

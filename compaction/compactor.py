@@ -98,8 +98,6 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """One run over one counter."""
-
     def __init__(
         self,
         compactor: Compactor,
@@ -110,16 +108,6 @@ class Run:
         deadline_ms: int | None,
         on_step: Callable[[CompactionStep], None],
     ) -> None:
-        """Prepare; no request is sent yet.
-
-        Args:
-            compactor: whose run it is.
-            counter: its name.
-            namespace: the counter's.
-            run: an id that no other run has.
-            deadline_ms: the time after which nothing new is begun.
-            on_step: called with each step as it begins.
-        """
         self._compactor = compactor
         self._counter = counter
         self._run = run
@@ -226,11 +214,7 @@ class Run:
         return RunEnd(RunOutcome.STOPPED, "the deadline has passed; the next run continues")
 
     def _archive(self, head: Head, items: list[Item]) -> RunEnd | None:
-        """Archive the entries that the head covers, if it says so.
-
-        Raises:
-            CountledgerError: they could not be stored; nothing was deleted.
-        """
+        """Archive what the head covers, if it says so; after an error nothing is deleted."""
         if head.archive is None:
             return None
         archiver = GenerationArchiver(
@@ -285,7 +269,6 @@ class Run:
         return selected
 
     def _next_page(self, size: int) -> list[Item] | None:
-        """The next page of the ranges; None after the last one."""
         if not self._ranges:
             return None
         query = plan.page_of(self._table, self._counter, self._ranges[0], size, self._after)
@@ -305,8 +288,7 @@ class Run:
     def _publish(self, head: Head, after: Head) -> RunEnd | None:
         """Replace the head, if it is still the one that was read.
 
-        Raises:
-            ServiceFailed: it would leave so late that "no head" could mean another counter.
+        ServiceFailed: it would leave so late that "no head" could mean another counter.
         """
         self._step(Verb.PUBLISH, head)
         try:
@@ -327,11 +309,7 @@ class Run:
         return None
 
     def _check_leaving(self) -> None:
-        """Called when a merging write leaves.
-
-        Raises:
-            LeaseEnded, ServiceFailed: it must not.
-        """
+        """Raise if a merging write must not leave now."""
         if self._compactor.connection.clock.now_ms() - self._began_ms > RUN_LIFE_MS:
             raise ServiceFailed("this run was suspended for half a day and writes nothing more")
         self._compactor.regions.check_lease()
@@ -375,10 +353,9 @@ _UNITS_PER_KB: Final = {Retire.TRANSACTION: 2, Retire.DELETE: 1}
 
 @dataclass(frozen=True, slots=True)
 class Compactor:
-    """Merges the old entries of ledger counters.
+    """Merges the old entries of ledger counters, in the home region (else WrongRegion).
 
     Attributes:
-        connection: to the stack, in its home region.
         archive: where entries are kept before they are deleted, or None.
         archive_as_found: archive entries that an earlier run published and did not archive as they
             are now, although some were deleted or changed by hand since.
@@ -389,9 +366,6 @@ class Compactor:
         covers_max: how many entries one generation covers at most.
         patience_ms: how long to wait for a region that is late.
         workers: how many deletes are under way at the same time.
-
-    Raises:
-        WrongRegion: this is not the home region.
     """
 
     connection: Connection
@@ -410,7 +384,6 @@ class Compactor:
     namespaces: Namespaces = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Allow nothing outside the home region."""
         regions = Regions(self.connection, as_home=self.as_home, lease_ms=self.lease_ms)
         object.__setattr__(self, "regions", regions)
         object.__setattr__(self, "namespaces", Namespaces(self.connection))
@@ -419,12 +392,7 @@ class Compactor:
     def of_schedule(
         cls, connection: Connection, schedule: Schedule | None, *, archive_as_found: bool = False
     ) -> Compactor:
-        """What compacts as a schedule says; without one, with the defaults.
-
-        Raises:
-            WrongRegion: this is not the home region.
-            BadSetting: the archive of the schedule is not a location in S3.
-        """
+        """What compacts as a schedule says; without one, with the defaults."""
         if schedule is None:
             return cls(connection)
         place = schedule.archive
@@ -437,11 +405,7 @@ class Compactor:
         )
 
     def limit(self, namespace: Namespace) -> AgeLimit:
-        """How old an entry of a namespace must be.
-
-        Raises:
-            BadSetting: the minimum age is below what the namespace asks.
-        """
+        """How old an entry of a namespace must be; BadSetting if `min_age_ms` is below that."""
         return self.age or limits_by(self.connection, self.min_age_ms)(namespace)
 
     def compact(
@@ -456,15 +420,10 @@ class Compactor:
         With transactions about 2.06 write units for each entry of up to 1 KB, with single deletes
         1.06, and one more; with an archive one for each generation; some read units for each 4 KB
         of entries, in every region, and one in each to see who is home. It may run beside any other
-        run; it can be stopped at any time, and another run continues.
+        run; it can be stopped at any time, and another run continues. Nothing new is begun after
+        `deadline_ms`.
 
-        Args:
-            counter: its name.
-            deadline_ms: the time, by the clock, after which nothing new is begun.
-            on_step: called with each step as it begins.
-
-        Returns:
-            The result. Errors are values in it: the failure of one counter stops no other.
+        Errors are values in the report: the failure of one counter stops no other.
         """
         try:
             counter = keys.check_counter(counter)
@@ -486,9 +445,7 @@ class Compactor:
     def plan(self, counter: str) -> CompactionPlan:
         """What a run would do now; nothing is written. One read unit for each 4 KB of old entries.
 
-        Raises:
-            BadCounterName, NamespaceUnknown, WrongKind: the counter cannot be compacted.
-            CorruptItem: the head or an entry cannot be read.
+        CorruptItem: the head or an entry cannot be read.
         """
         counter = keys.check_counter(counter)
         namespace = self.namespaces.expect(counter, Kind.LEDGER)
@@ -508,10 +465,7 @@ class Compactor:
 class _Estimate:
     """Adds up what a run would do, from what is in the table.
 
-    Attributes:
-        covers_max: how many entries one generation covers at most.
-        head: the head as it is; the entries that it still covers are to be deleted, too.
-        archive: whether each generation is archived first, and that recorded.
+    The entries that the head still covers are to be deleted, too.
     """
 
     retire: Retire
@@ -525,7 +479,6 @@ class _Estimate:
     _times: list[int] = field(default_factory=list)
 
     def add(self, found: Sequence[Candidate]) -> None:
-        """Add entries that would be merged."""
         for one in found:
             self._entries += 1
             self._deletes += _units_of(one.item)
@@ -538,7 +491,6 @@ class _Estimate:
             ]
 
     def plan(self, counter: str) -> CompactionPlan:
-        """The sum of it all."""
         if self._covers:
             self._end_generation()
         left = len(self.head.covers)

@@ -59,17 +59,8 @@ if TYPE_CHECKING:
 
 # The marks of counters that are being deleted, in the table `ledger`: so every region shows them.
 #
-# A mark is a record (`ledger/records.py`) with these attributes:
-#
-# at           when the deletion was requested: everything made by then is deleted
-# deleted_at   when head and total were emptied; written in the same transaction
-# generation   of the empty head
-# emptied      the incarnation of the head that the empty one replaced
-# region       whose total was deleted in that transaction
-# tidied       alert states, alert log and memberships are deleted
-#
-# Its incarnation is the identity of the deletion. The ledger has no time to live: the tombstone of
-# a cancelled deletion stays until the counter is marked again. The mark of a deletion that has
+# A mark is a record (`ledger/records.py`). The ledger has no time to live: the tombstone of a
+# cancelled deletion stays until the counter is marked again. The mark of a deletion that has
 # ended leaves none: it is a day and more older than the life of a request.
 
 
@@ -78,8 +69,10 @@ class DeletionMark:
     """A counter that is being deleted.
 
     Attributes:
-        id: of this deletion; never used again.
-        deleted_at_ms: when its head and total were emptied; None: not yet.
+        id: the incarnation of its record and the identity of the deletion; never used again.
+        at_ms: when the deletion was requested: everything made by then is deleted.
+        deleted_at_ms: when its head and total were emptied, in the transaction that writes this;
+            None: not yet.
         generation: of the empty head that was left in their place.
         emptied: the incarnation of the head that the empty one replaced; empty: there was no head.
         region: whose total went with the head; empty: nobody knows any more; None: nothing was
@@ -99,12 +92,6 @@ class DeletionMark:
 
 
 def decode_mark(item: Item) -> DeletionMark:
-    """The mark in an item of the ledger.
-
-    Raises:
-        CorruptItem: an attribute is absent or of another type.
-        NewerFormat: a later release wrote it.
-    """
     check_format(item)
     return DeletionMark(
         counter=require(item, "entry", str),
@@ -126,10 +113,9 @@ def mark_in(item: Item | None) -> DeletionMark | None:
 
 
 class DeletionMarks:
-    """Reads the marks."""
+    """Reads the marks, in any region: each shows them."""
 
     def __init__(self, connection: Connection) -> None:
-        """In any region: each shows them."""
         self.dynamo, self.ledger = connection.retrying, connection.ledger
 
     def find(self, counter: str) -> DeletionMark | None:
@@ -323,12 +309,7 @@ class CounterRegions:
         return self.has_entries(counter, here)
 
     def write(self, write: Put | Update | Delete) -> None:
-        """Write to the ledger here; with replicas it leaves only under the lease.
-
-        Raises:
-            LeaseEnded: the lease has ended.
-            ConditionFailed: the condition of the write failed.
-        """
+        """Write to the ledger here; with replicas it leaves only under the lease."""
         with self.under_lease():
             write_one(self.regions.home, write)
 
@@ -422,11 +403,9 @@ def deleted_elsewhere(
 ) -> DeletionMark:
     """The mark of a counter whose head was emptied by a region that is lost.
 
-    Args:
-        mark: pending, as it was read.
-        head: the empty one, or one of its incarnation that has merged what was recorded since.
-        archived: the record of the archive that the counter still has, or None.
-        now_ms: the time, from which the empty head stays for a day.
+    The head is the empty one, or one of its incarnation that has merged what was recorded since;
+    the empty head stays for a day from `now_ms` on. `archived` is the record of the archive that
+    the counter still has, or None.
     """
     is_empty = head.run == head.incarnation
     before = str((archived or {}).get("incarnation", ""))
@@ -443,11 +422,7 @@ def deleted_elsewhere(
 def is_missing(mark: DeletionMark, head: Callable[[], Head]) -> bool:
     """Whether a mark says that the head was emptied, and the ledger here does not show it.
 
-    Once it is noted that all is tidied every region has shown the empty head.
-
-    Args:
-        mark: as it was read.
-        head: reads the head; called only if it decides.
+    Once it is noted that all is tidied every region has shown the empty head: `head` is not called.
     """
     if mark.deleted_at_ms is None or mark.tidied:
         return False
@@ -456,13 +431,7 @@ def is_missing(mark: DeletionMark, head: Callable[[], Head]) -> bool:
 
 
 def ready_ms(limit: AgeLimit, marked_ms: int, changed_ms: int) -> int:
-    """From when on the numbers of a counter can be deleted.
-
-    Args:
-        limit: after how long no entry can arrive any more.
-        marked_ms: when the counter was marked.
-        changed_ms: when its total changed last, in any region.
-    """
+    """From when on the numbers of a counter can be deleted; `changed_ms` is of any region."""
     again_ms = changed_ms + STREAM_RECORD_MAX_AGE_MS + limit.clock_skew_ms
     return max(marked_ms + limit.age_ms, again_ms) + 1
 
@@ -500,12 +469,8 @@ def plan_deletion(
 ) -> tuple[Write, ...]:
     """The transaction that empties a counter, if everything is still as it was read.
 
-    Args:
-        tables: `ledger` and `counters`.
-        change: the mark of the counter, not deleted yet, and the mark once it is.
-        head: as it was read; it covers nothing.
-        total: its total as it was read, or None.
-        call: the id of the transaction.
+    The head covers nothing. `tables` are `ledger` and `counters`; `change` is the mark, not deleted
+    yet, and the mark once it is.
     """
     (ledger, counters), (mark, after) = tables, change
     total_key = keys.total_key(mark.counter)
@@ -521,7 +486,6 @@ class HeadEmptier:
     """Empties heads, and says so in their marks."""
 
     def __init__(self, connection: Connection, everywhere: CounterRegions) -> None:
-        """Where the lease is held; `everywhere` is the counter in every region."""
         self.connection, self.everywhere = connection, everywhere
         self.marks = DeletionMarks(connection)
 
@@ -569,10 +533,8 @@ class HeadEmptier:
     def reopened(self, mark: DeletionMark, head: Head) -> DeletionMark:
         """The mark, pending again: the empty head was lost with its home.
 
-        A read unit and a write unit, and two read units in each other region.
-
-        Raises:
-            ServiceFailed: the empty head may still arrive, or the mark has just changed.
+        A read unit and a write unit, and two read units in each other region. ServiceFailed: the
+        empty head may still arrive, or the mark has just changed.
         """
         if reason := self.everywhere.differing(mark, head):
             raise ServiceFailed(f"{reason}: it is not known yet whether its numbers were deleted")
@@ -591,11 +553,7 @@ class HeadEmptier:
 
 
 def refuse_strong(survey: Survey, counter: str) -> None:
-    """Refuse a counter that one transaction cannot delete.
-
-    Raises:
-        BadSetting: the ledger allows no transactions.
-    """
+    """Raise BadSetting for a counter whose ledger allows no transactions."""
     if survey.strong:
         raise BadSetting(
             f"counter {counter!r} cannot be deleted: its ledger has multi-region strong "

@@ -102,7 +102,11 @@ _MERGED: Final = frozenset({RunOutcome.MERGED, RunOutcome.NOTHING})
 
 
 class LedgerDeleter:
-    """Deletes ledger counters, in the home region."""
+    """Deletes ledger counters, in the home region (else WrongRegion).
+
+    The compactor merges all entries of a counter that are old enough; None: as the schedule of its
+    namespace says, except for its minimum age.
+    """
 
     def __init__(
         self,
@@ -110,17 +114,6 @@ class LedgerDeleter:
         totals: Callable[[str], RegionalTotals],
         compactor: Compactor | None = None,
     ) -> None:
-        """In a process of the home region.
-
-        Args:
-            connection: to the stack.
-            totals: those of a region.
-            compactor: merges all entries of a counter that are old enough; None: as the schedule of
-                its namespace says, except for its minimum age.
-
-        Raises:
-            WrongRegion: this is not the home region.
-        """
         self.connection, self._compactor, self._totals = connection, compactor, totals
         self.regions = Regions(connection) if compactor is None else compactor.regions
         self.namespaces = Namespaces(connection)

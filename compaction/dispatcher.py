@@ -60,7 +60,6 @@ Work: TypeAlias = CompactCounter | SweepSegment
 
 
 def encode_work(work: Work) -> str:
-    """The message for a worker."""
     if isinstance(work, CompactCounter):
         return json.dumps({"counter": work.counter}, ensure_ascii=False)
     sweep = {"namespace": work.namespace, "segment": work.segment, "segments": work.segments}
@@ -68,11 +67,7 @@ def encode_work(work: Work) -> str:
 
 
 def parse_work(body: str) -> Work:
-    """The work in a message.
-
-    Raises:
-        BadPayload: the message has another form.
-    """
+    """The work in a message; BadPayload if it has another form."""
     try:
         message: Any = json.loads(body)
         if message.keys() == {"counter"}:
@@ -113,25 +108,17 @@ def _left_of(reply: Reply[list[Any]]) -> Verdict[list[Any], CountledgerError | N
 
 
 class WorkQueue:
-    """The SQS queue between the dispatcher and the workers."""
+    """The SQS queue between the dispatcher and the workers; WrongRegion outside of the home."""
 
     def __init__(self, connection: Connection, backoff: Backoff = _BACKOFF) -> None:
-        """In a process; `backoff`: how often a message that the queue did not take is sent again.
-
-        Raises:
-            WrongRegion: the stack here has no queue: it is in the home region.
-        """
         self.connection, self.backoff = connection, backoff
         self.client, self.url = connection.queues(), connection.setting("compaction_queue_url")
 
     def send(self, batch: Sequence[Work]) -> int:
-        """Send up to ten messages: one call, and more for those that the queue does not take.
+        """Send up to ten messages; how many the queue took in the end.
 
-        Returns:
-            How many it took in the end.
-
-        Raises:
-            ServiceFailed: the call itself failed.
+        One call, and more for those that the queue does not take. ServiceFailed: the call itself
+        failed.
         """
         entries: list[Any] = [
             {"Id": str(number), "MessageBody": encode_work(work)}
@@ -182,7 +169,7 @@ class Dispatched:
 
 
 class Dispatcher:
-    """Sends the due counters of a namespace to the workers."""
+    """Sends the due counters of a namespace to the workers, unless too many messages wait."""
 
     def __init__(
         self,
@@ -191,13 +178,6 @@ class Dispatcher:
         *,
         backlog_max: int = BACKLOG_MAX,
     ) -> None:
-        """In a process of the home region.
-
-        Args:
-            connection: to the stack.
-            queue: between this dispatcher and the workers; None: that of the stack.
-            backlog_max: with more waiting messages than that nothing is sent.
-        """
         self.connection, self.index = connection, DueIndex(connection)
         self.queue, self.triggers = queue or WorkQueue(connection), Triggers(connection)
         self.backlog_max = backlog_max
@@ -208,19 +188,12 @@ class Dispatcher:
         """Send every due counter of a namespace to the workers.
 
         What finding them costs (see `DueIndex.due`), one read unit, one call for each ten, and two
-        write units for the record of the last run.
+        write units for the record of the last run. After an error of the index or the queue
+        counters stay due.
 
-        Args:
-            namespace: whose counters.
-            revision: of the schedule whose trigger ticked. If the schedule was deleted or changed
-                since, nothing is sent, and that trigger is deleted. It serves a changed schedule
-                for as long as that one has no trigger: a change is under way, or ended early.
-            deadline_ms: after which no more batches are sent.
-
-        Raises:
-            WrongRegion: the schedule, or this process, is not of the home region.
-            CorruptItem: the schedule cannot be read.
-            ServiceFailed: the index or the queue failed; due counters stay due.
+        If the schedule was deleted or changed since the revision whose trigger ticked, nothing is
+        sent, and that trigger is deleted. It serves a changed schedule for as long as that one has
+        no trigger: a change is under way, or ended early.
         """
         namespace = keys.check_namespace(namespace)
         key = keys.schedule_key(namespace)

@@ -50,10 +50,9 @@ class _Reschedule(NamedTuple):
 
 
 class DueIndex:
-    """The due index of a stack."""
+    """The due index of a stack; every write here carries a condition."""
 
     def __init__(self, connection: Connection) -> None:
-        """In a process; every write here carries a condition."""
         self.connection = connection
         self.dynamo, self.table = connection.retrying, connection.counters
 
@@ -75,11 +74,7 @@ class DueIndex:
                     yield item["counter"]
 
     def due_state(self, counter: str) -> DueState | None:
-        """What a counter's total says of its entries; None without a total. One read unit.
-
-        Raises:
-            CorruptItem: the total cannot be read.
-        """
+        """What a counter's total says of its entries; None without a total. One read unit."""
         total = self.dynamo.get(self.table, keys.total_key(counter), consistent=True)
         return None if total is None else due_state_of(total)
 
@@ -93,12 +88,7 @@ class DueIndex:
         """Note how many entries are compacted, and when the counter is due again, if ever.
 
         A read unit and two or three write units. A counter that gets entries all the time stays
-        due: the next run reschedules it.
-
-        Args:
-            counter: its name.
-            compacted: how many entries its head contains.
-            rule: of its namespace; None: it has no schedule.
+        due: the next run reschedules it. Without `rule` the namespace has no schedule.
         """
 
         def noting(due_state: DueState | None) -> _Reschedule | None:
@@ -131,9 +121,7 @@ class DueIndex:
 class SweepSegment:
     """A part of a sweep: put the counters of a namespace that are missing into the due index.
 
-    Attributes:
-        segment: which part of the table `counters` to read.
-        after: the key of the last item read, or None at the beginning.
+    It reads a segment of the table `counters` after a key; None: from its beginning.
     """
 
     namespace: str
@@ -143,7 +131,6 @@ class SweepSegment:
 
 
 def segments_of(namespace: str) -> list[SweepSegment]:
-    """The parts of one sweep."""
     return [SweepSegment(namespace, number, SEGMENTS) for number in range(SEGMENTS)]
 
 
@@ -151,19 +138,16 @@ class Sweeper:
     """Reads a segment of the totals and puts the missing counters into the due index."""
 
     def __init__(self, connection: Connection, page_size: int | None = None) -> None:
-        """In a process; a page has at most so many items, or as many as fit."""
         self.connection, self.page_size = connection, page_size
         self.dynamo, self.table = connection.retrying, connection.counters
 
     def sweep(
         self, work: SweepSegment, rule: DueRule, deadline_ms: int | None = None
     ) -> SweepSegment | None:
-        """Sweep a segment: half a read unit for each 4 KB of the table.
+        """Sweep a segment; what is left of it at the deadline, or None.
 
-        Each counter that is put into the index takes two write units.
-
-        Returns:
-            What is left at the deadline, or None.
+        Half a read unit for each 4 KB of the table. Each counter that is put into the index takes
+        two write units.
         """
         while True:
             page = self.dynamo.page(

@@ -44,18 +44,9 @@ def _parts() -> _CompactionParts:
 
 
 def dispatch(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Send the due counters of a namespace to the workers.
+    """Send the due counters of a namespace to the workers: `Dispatcher.dispatch`.
 
-    Args:
-        event: the input of the trigger: the namespace, and the revision of its schedule.
-        context: of the invocation.
-
-    Returns:
-        What was found and sent.
-
-    Raises:
-        BadPayload: the event is not the input of a trigger.
-        WrongRegion, CorruptItem, ServiceFailed: as `Dispatcher.dispatch`.
+    The event is the input of the trigger: the namespace, and the revision of its schedule.
     """
     expected = 'the input of a trigger, {"namespace": "...", "revision": "..."}'
     given = object_in(event, expected)
@@ -81,20 +72,10 @@ def dispatch(event: object, context: LambdaContext) -> dict[str, Any]:
 
 
 def compact(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Process a batch of the queue.
+    """Process a batch of the queue; the answer lists the messages to deliver again.
 
-    A counter without time left is still due: the schedule's next tick sends it again.
-
-    Args:
-        event: as an event source mapping of SQS sends it.
-        context: of the invocation.
-
-    Returns:
-        The messages to deliver again.
-
-    Raises:
-        BadPayload: the event is of something else. A mapping of another source must be removed:
-            nothing of it is handled.
+    A counter without time left is still due: the schedule's next tick sends it again. BadPayload: a
+    mapping of another source must be removed; nothing of it is handled.
     """
     messages = messages_in(event)
     parts = _parts()
@@ -106,11 +87,7 @@ def compact(event: object, context: LambdaContext) -> dict[str, Any]:
 
 
 def messages_in(event: object) -> dict[str, str]:
-    """The messages of a batch: their bodies by their ids.
-
-    Raises:
-        BadPayload: a record is not a message of a queue.
-    """
+    """The messages of a batch: their bodies by their ids; BadPayload if a record is no message."""
     expected = "messages of an event source mapping of the compaction queue"
     try:
         return {one["messageId"]: one["body"] for one in records_in(event, expected)}
@@ -149,5 +126,4 @@ def _report(parts: _CompactionParts, tally: BatchResult) -> None:
 
 
 def _deadline_ms(parts: _CompactionParts, context: LambdaContext) -> int:
-    """The moment, by this machine's clock, after which nothing new is begun."""
     return parts.connection.clock.now_ms() + context.get_remaining_time_in_millis() - _MARGIN_MS

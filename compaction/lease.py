@@ -43,7 +43,6 @@ class Epoch:
 
     Attributes:
         number: counts the promotions.
-        home: the region.
         id: made by the promotion; empty for epoch 0, which has no item.
         begins_ms: before this time its home merges nothing.
         lost: a region that was lost and whose entries are still to be brought in, or empty. As
@@ -77,11 +76,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTerms:
-    """How long leases are, and what other homes wait for after their end.
-
-    Attributes:
-        request_life_ms: how long after its signature the service accepts a request.
-    """
+    """How long leases are, and what other homes wait for after their end."""
 
     clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
     lease_ms: int = LEASE_MS
@@ -123,14 +118,9 @@ EPOCH_ZERO: Final = 0
 def may_merge(
     shown: Mapping[str, Shown], home: str, region: str, now_ms: int, terms: LeaseTerms
 ) -> Ruling:
-    """Whether a region may merge.
+    """Whether a region may merge, by what each region shows, read after the list of regions was.
 
-    Args:
-        shown: what each region shows, read after the list of regions was.
-        home: the home of the settings, for epoch 0.
-        region: this one.
-        now_ms: the time.
-        terms: of leases.
+    `home` is that of the settings, for epoch 0.
     """
     epoch = shown[region].epoch or Epoch(number=EPOCH_ZERO, home=home, id="")
     if reason := _no_home(shown, epoch, region, now_ms):
@@ -170,7 +160,6 @@ def _alone(epoch: Epoch, mine: HomeLease | None, until_ms: int) -> Ruling:
 
 
 def not_shown_in(shown: Mapping[str, Shown], lease: HomeLease) -> list[str]:
-    """The regions that do not show this very lease."""
     return sorted(name for name, one in shown.items() if one.lease != lease)
 
 
@@ -202,15 +191,7 @@ def _is_of(lease: HomeLease, epoch: Epoch) -> bool:
 
 
 def next_epoch(before: Epoch, home: str, new_id: str, begins_ms: int, lost: str = "") -> Epoch:
-    """The epoch after another one.
-
-    Args:
-        before: as its own copy shows it.
-        home: the region that is home then.
-        new_id: an id that no other epoch has.
-        begins_ms: when its home may merge.
-        lost: as `Epoch.lost`.
-    """
+    """The epoch after another one; no other epoch has its id."""
     begins_ms = max(begins_ms, before.begins_ms)
     return Epoch(number=before.number + 1, home=home, id=new_id, begins_ms=begins_ms, lost=lost)
 
@@ -248,11 +229,7 @@ def _is_still(seen: str | None) -> Condition:
 
 
 def decode_shown(items: Iterable[Item]) -> Shown:
-    """What a region shows, from the items of the partition.
-
-    Raises:
-        CorruptItem: one of them cannot be read.
-    """
+    """What a region shows, from the items of the partition."""
     found = {item["entry"]: item for item in items}
     for item in found.values():
         check_format(item)

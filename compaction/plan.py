@@ -36,17 +36,11 @@ class AgeLimit:
     """How old an entry must be before it is merged: older than any producer may still send it.
 
     A merged entry is deleted, and with it the proof that a retry is a retry. Producers check an
-    entry's age before each attempt; the limit is later than the last attempt that can arrive.
+    entry's age before each attempt; the limit is later than the last attempt that can arrive. It is
+    the sum of the times for which the namespace lets producers send an entry, replication takes,
+    two clocks differ, and the service accepts a signed request.
 
-    Attributes:
-        horizon_ms: how long the namespace lets producers send an entry.
-        replication_bound_ms: how long an entry may take to reach another region.
-        clock_skew_ms: the largest difference of two clocks: the producer's and the compactor's.
-        request_life_ms: how long after its signature the service accepts a request.
-        min_age_ms: a larger age, set by a schedule; or None.
-
-    Raises:
-        BadSetting: `min_age_ms` is below the limit; the text shows the arithmetic.
+    BadSetting: `min_age_ms`, a larger age set by a schedule, is below the limit.
     """
 
     horizon_ms: int
@@ -56,7 +50,6 @@ class AgeLimit:
     min_age_ms: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an age that would let a late retry count twice."""
         if self.min_age_ms is not None and self.min_age_ms < self._sum_ms:
             raise BadSetting(
                 f"a minimum age of {show_duration(self.min_age_ms)} is less than "
@@ -77,11 +70,6 @@ class AgeLimit:
         return now_ms - self.age_ms
 
     def with_min_age(self, min_age_ms: int | None) -> AgeLimit:
-        """The same limit with the minimum age of a schedule.
-
-        Raises:
-            BadSetting: it is below the limit.
-        """
         return replace(self, min_age_ms=min_age_ms)
 
     @property
@@ -117,7 +105,6 @@ class Candidate:
 
     @property
     def covered(self) -> Covered:
-        """What the head keeps of it."""
         bare = self.entry.id.startswith(BARE_KEY_PREFIX)
         return Covered(self.entry.delta, self.entry.at_ms if bare else None)
 
@@ -149,8 +136,7 @@ def page_of(
 def mergeable(items: Iterable[Item], head: Head, cutoff_ms: int) -> list[Candidate]:
     """The entries that are old enough and that the head does not cover yet.
 
-    Raises:
-        CorruptItem: an entry cannot be read. Without it the sum would be wrong.
+    CorruptItem: an entry cannot be read. Without it the sum would be wrong.
     """
     found = (Candidate(item["entry"], decode_entry(item), item) for item in items)
     return [
@@ -183,11 +169,7 @@ def _content(item: Item | None) -> tuple[object, ...] | None:
 def next_head(
     head: Head, selected: Sequence[Candidate], run: str, archive: ArchiveRef | None
 ) -> Head:
-    """The head after the selected entries are merged into it.
-
-    Raises:
-        SumOverflow: the sum needs more digits than the service holds.
-    """
+    """The head with the selected entries merged into it; SumOverflow: too many digits."""
     entries = [one.entry for one in selected]
     total = amount.add(head.sum, amount.total_of(entry.delta for entry in entries))
     if not amount.fits(total):

@@ -81,7 +81,6 @@ class Survey:
 
 
 def survey_of(description: Mapping[str, object], home: str) -> Survey:
-    """The survey in a table's description."""
     replicas = description.get("Replicas", [])
     if not isinstance(replicas, list):
         raise TypeError(f"Replicas of a table are {replicas!r}")
@@ -97,8 +96,7 @@ def survey_of(description: Mapping[str, object], home: str) -> Survey:
 class KnownRegions:
     """What a process knows of the regions.
 
-    Attributes:
-        held: by which other regions the lease was seen, and until when it is held.
+    `held`: by which other regions the lease was seen, and until when it is held.
     """
 
     clients: dict[str, DynamoClient] = field(default_factory=dict)
@@ -107,21 +105,15 @@ class KnownRegions:
 
 
 class Regions:
-    """The regions of the table `ledger`, as the home region sees them."""
+    """The regions of the table `ledger`, as the home region sees them.
+
+    WrongRegion elsewhere, unless this region is taken for the home, whatever the stack says
+    (`as_home`).
+    """
 
     def __init__(
         self, connection: Connection, *, as_home: bool = False, lease_ms: int = LEASE_MS
     ) -> None:
-        """In a process of the home region.
-
-        Args:
-            connection: to the stack.
-            as_home: this region is taken for the home, whatever the stack says.
-            lease_ms: how long a lease is.
-
-        Raises:
-            WrongRegion: this is not the home region.
-        """
         self.connection, self.region = connection, connection.region
         if not as_home:
             connection.refuse_elsewhere("entries are merged")
@@ -140,11 +132,7 @@ class Regions:
         return self._known.survey[1]
 
     def refuse_transactions(self) -> None:
-        """Allow transactions.
-
-        Raises:
-            BadSetting: the table has a consistency that allows none.
-        """
+        """Raise BadSetting if the consistency of the table allows no transactions."""
         if self.survey().strong:
             raise BadSetting(
                 f"table {self.table!r} has multi-region strong consistency, which allows no "
@@ -157,10 +145,6 @@ class Regions:
         The lease is the home's, so all its processes share it; each looks for itself, at most once
         in half the length of a lease: a read unit in each region. One of them renews it, a write
         unit. Without replicas there is no lease, only the look whether this region is home.
-
-        Raises:
-            CorruptItem: epoch or lease cannot be read.
-            CountledgerError: a region cannot be read.
         """
         others = frozenset(self.survey().others)
         now_ms = self.connection.clock.now_ms()
@@ -188,11 +172,7 @@ class Regions:
         return None
 
     def check_lease(self) -> None:
-        """Allow a merging write to leave only under the lease.
-
-        Raises:
-            LeaseEnded: it has ended.
-        """
+        """Raise LeaseEnded if a merging write would leave after the lease."""
         if self._known.held is None or self.connection.clock.now_ms() >= self._known.held[1]:
             raise LeaseEnded(f"the lease of {self.region} has ended; the next run continues")
 
@@ -203,11 +183,9 @@ class Regions:
         return lease.decode_shown(items)
 
     def metered(self) -> Views:
-        """The same regions for one run, with its own meter."""
         return Views(self)
 
     def dynamo(self, region: str) -> DynamoClient:
-        """The client to a region, created once."""
         if region == self.region:
             return self.home
         clients = self._known.clients
@@ -225,30 +203,22 @@ class Views:
 
     @property
     def home(self) -> DynamoClient:
-        """The home region's client."""
         return self._dynamo(self.regions.region)
 
     @property
     def write_units(self) -> float:
-        """What this run's writes have consumed."""
         return sum(dynamo.meter.write_units for dynamo in self._clients.values())
 
     @property
     def read_units(self) -> float:
-        """What this run's reads have consumed."""
         return sum(dynamo.meter.read_units for dynamo in self._clients.values())
 
     def head(self, counter: str, region: str | None = None) -> Head:
-        """The head that a region shows (default: home): one read unit for each 4 KB.
-
-        Raises:
-            CorruptItem: it cannot be read.
-        """
+        """The head that a region shows (default: home): one read unit for each 4 KB."""
         dynamo = self._dynamo(region or self.regions.region)
         return decode_head(dynamo.get(self.regions.table, keys.head_key(counter), consistent=True))
 
     def heads_elsewhere(self, counter: str) -> dict[str, Head]:
-        """The head that each other region shows."""
         return {name: self.head(counter, name) for name in self.regions.survey().others}
 
     def shown(self, counter: str, wanted: Iterable[str], region: str | None = None) -> list[Item]:
@@ -300,10 +270,9 @@ class NotReady(ServiceFailed):
 
 
 class Promotion:
-    """Makes a connection's region the home of the ledger."""
+    """Makes a connection's region the home of the ledger; `lease_ms` is as of `Regions`."""
 
     def __init__(self, connection: Connection, *, lease_ms: int = LEASE_MS) -> None:
-        """In the region that is to be home; `lease_ms`: as of `Regions`."""
         self.regions = Regions(connection, as_home=True, lease_ms=lease_ms)
         # The epoch that has no item: its home is that of the settings.
         self._none = Epoch(number=0, home=connection.home_region, id="")
@@ -311,12 +280,8 @@ class Promotion:
     def epoch(self, lost: str = "") -> Epoch:
         """The epoch that every region shows; nothing is written. A read unit in each region.
 
-        Args:
-            lost: a region that is lost; then that which this region shows.
-
-        Raises:
-            NotReady: as the class says.
-            BadSetting: the home region is no replica of the table any more, or the lost one is.
+        With a region that is lost, that which this region shows. BadSetting: the home region is no
+        replica of the table any more, or the lost one is.
         """
         region = self.regions.region
         survey = self.regions.survey()
@@ -343,11 +308,8 @@ class Promotion:
     def begin(self, lost: str = "") -> Epoch:
         """Write the next epoch, unless this region is home already. One write unit.
 
-        Args:
-            lost: the home before, if it was lost: nothing is merged until `settle`.
-
-        Raises:
-            As `epoch`; NotReady also if another promotion was first.
+        If the home before was lost, nothing is merged until `settle`. NotReady also if another
+        promotion was first.
         """
         region = self.regions.region
         current = self.epoch(lost)
@@ -370,8 +332,7 @@ class Promotion:
     def settle(self, lost: str) -> Epoch:
         """What a lost region had not replicated is in, or left out: the home may merge.
 
-        Args:
-            lost: the region; the loss of another one since is not ended by this.
+        The loss of another region since is not ended by this.
         """
         current = self.regions.shown(self.regions.region).epoch or self._none
         if current.lost != lost:
@@ -384,11 +345,7 @@ class Promotion:
         )
 
     def refuse_early(self, epoch: Epoch) -> None:
-        """Allow a salvage only once no version of the lost region can arrive any more.
-
-        Raises:
-            NotReady: it is too early.
-        """
+        """Raise NotReady for a salvage while a version of the lost region can still arrive."""
         left_ms = epoch.begins_ms - self.regions.connection.clock.now_ms()
         if left_ms > 0:
             raise NotReady(

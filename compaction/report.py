@@ -89,11 +89,7 @@ def delete_of(table: str, counter: str, key: str, covered: Covered) -> Delete:
 
 
 def refuse_changed(covered: Covered, item: Item | None) -> None:
-    """Accept an entry that is gone, unchanged, or made again under a bare key.
-
-    Raises:
-        Tampered: the entry was changed by hand.
-    """
+    """Raise Tampered unless an entry is gone, unchanged, or made again under a bare key."""
     if item is None or item.get("delta") == covered.delta:
         return
     if covered.at_ms is not None and covered.at_ms != item.get("at"):
@@ -108,11 +104,10 @@ def refuse_changed(covered: Covered, item: Item | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Retirer:
-    """Deletes what one head of one counter covers.
+    """Deletes what one head of one counter covers, which every region has shown.
 
     Attributes:
-        dynamo: a DynamoDB client in the home region; the SDK may retry.
-        head: the head; every region has shown it.
+        dynamo: of the home region; the SDK may retry.
         how: by transactions, two write units for each KB, or by single deletes at half of that.
         backoff: how often a conflict is tried again.
         workers: how many requests are under way at the same time.
@@ -132,18 +127,10 @@ class Retirer:
     before_send: Callable[[], None]
 
     def retire(self, keys: list[str], late: Callable[[], bool]) -> bool:
-        """Delete the entries of those sort keys.
+        """Delete entries of the head's covers; whether all was done before it was time to stop.
 
-        Args:
-            keys: some or all of the head's covers.
-            late: whether it is time to stop.
-
-        Returns:
-            Whether all was done before it was time to stop.
-
-        Raises:
-            Tampered: one of them was changed by hand; deleting stops.
-            ServiceFailed: every attempt met a conflict; or as `departure`.
+        Tampered: one of them was changed by hand; deleting stops. ServiceFailed: every attempt met
+        a conflict.
         """
         perform = DynamoPerformer(self.dynamo, self.dynamo, self.clock)
         size = TRANSACTION_ACTIONS if self.how is Retire.TRANSACTION else 1
@@ -193,12 +180,7 @@ class Retirer:
         return attempt(covers, request, interpret, self._give_up, self._attempts())
 
     def _renewed(self, covers: Covers, cancelled: TransactionCancelled) -> set[str]:
-        """The entries that were made again under a bare key: they are not the merged ones.
-
-        Raises:
-            Tampered: one of the others was changed by hand.
-            ServiceFailed: the transaction was refused for a permanent reason.
-        """
+        """The entries that were made again under a bare key: they are not the merged ones."""
         refused = dict(zip(covers, cancelled.reasons, strict=False))
         renewed = {key: reason for key, reason in refused.items() if reason.condition_failed}
         for key, reason in renewed.items():
@@ -359,7 +341,6 @@ class WorkDone:
     trouble: str = ""
 
     def take(self, report: CompactionReport) -> None:
-        """Add the report of one counter."""
         self.counters += 1
         self.merged += report.merged
         self.write_units += report.write_units
@@ -399,7 +380,6 @@ class LastRunStore:
     """
 
     def __init__(self, connection: Connection) -> None:
-        """In a process."""
         self.connection = connection
         self.dynamo, self.table = connection.retrying, connection.counters
 
@@ -420,17 +400,12 @@ class LastRunStore:
         self._note(namespace, *clauses, when=Compare("ticked_at", "=", ticked_at_ms))
 
     def add(self, namespace: str, work: WorkDone) -> None:
-        """Add a worker's batch."""
         trouble = (Assign("trouble", work.trouble),) if work.trouble else ()
         sums = (Add(name, round(getattr(work, name))) for name in _SUMS)
         self._note(namespace, Assign("worked_at", self.connection.clock.now_ms()), *trouble, *sums)
 
     def last(self, namespace: str) -> LastRun | None:
-        """The last run, or None if no schedule ever ticked. Half a read unit.
-
-        Raises:
-            CorruptItem: the item cannot be read.
-        """
+        """The last run, or None if no schedule ever ticked. Half a read unit."""
         item = self.dynamo.get(self.table, keys.run_key(namespace))
         return None if item is None or "ticked_at" not in item else _decode(namespace, item)
 

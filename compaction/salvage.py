@@ -103,10 +103,9 @@ class Listed(NamedTuple):
 class SalvageEvidence:
     """By what an entry is decided.
 
-    Attributes:
-        awaited: whether each head but the last was seen in that copy: nothing was merged since the
-            loss, or the copy is in service.
-        merged_before_ms: entries made at or after this time are too new to have been merged.
+    `awaited`: each head but the last was seen in that copy: nothing was merged since the loss, or
+    the copy is in service. Entries made at `merged_before_ms` or later are too new to have been
+    merged.
     """
 
     here: Head
@@ -116,13 +115,7 @@ class SalvageEvidence:
 
 
 def fate_of(item: Item, found: Item | None, evidence: SalvageEvidence) -> SalvageFate:
-    """What becomes of an entry of the lost copy.
-
-    Args:
-        item: as the lost copy shows it.
-        found: what is here under its key, or None.
-        evidence: the heads.
-    """
+    """What becomes of an entry of the lost copy, where `found` is here under its key, or None."""
     try:
         entry = decode_entry(item)
     except CorruptItem:
@@ -163,7 +156,6 @@ class SalvageReport:
         return sum(self.fates[one] for one in LISTED)
 
     def note(self, counter: str, items: Sequence[Item], fates: Sequence[SalvageFate]) -> None:
-        """Add what became of entries of a counter."""
         for item, fate in zip(items, fates, strict=True):
             self.fates[fate] += 1
             if fate in LISTED and len(self.listed) < _NAMED_MAX:
@@ -188,21 +180,18 @@ class SalvagePlace:
 
 
 class SalvagePlaces:
-    """Reads and writes the place of the salvage of one region."""
+    """Reads and writes, in the home, the place of the salvage of one lost region.
+
+    ServiceFailed: another salvage has taken over.
+    """
 
     def __init__(self, connection: Connection, lost: str) -> None:
-        """In the home region, of a region that was lost."""
         self.connection, self.lost = connection, lost
         self.dynamo, self.table = connection.retrying, connection.counters
         self._seen: str | None = None
 
     def begin(self, work: tuple[str, ...], *, again: bool = False) -> SalvagePlace:
-        """Take up the stored place if it is of the same work, else begin. Two units.
-
-        Raises:
-            CorruptItem: the stored place cannot be read.
-            ServiceFailed: another salvage was first.
-        """
+        """Take up the stored place if it is of the same work, else begin. Two units."""
         item = self.dynamo.get(self.table, keys.salvage_key(self.lost), consistent=True)
         stored = None if item is None else _decode(item)
         self._seen = None if stored is None else stored.id
@@ -212,11 +201,7 @@ class SalvagePlaces:
         return self.write(place)
 
     def write(self, place: SalvagePlace) -> SalvagePlace:
-        """Store a place in that of the last one. One write unit.
-
-        Raises:
-            ServiceFailed: another salvage has taken over.
-        """
+        """Store a place in that of the last one. One write unit."""
         place = replace(place, id=self.connection.ids.unique_id())
         unmoved = Absent("part") if self._seen is None else Compare("id", "=", self._seen)
         try:
@@ -232,11 +217,7 @@ class SalvagePlaces:
         return place
 
     def end(self) -> None:
-        """Forget the place: the salvage is complete. One write unit.
-
-        Raises:
-            ServiceFailed: another salvage has taken over.
-        """
+        """Forget the place: the salvage is complete. One write unit."""
         same = Compare("id", "=", self._seen)
         try:
             self.dynamo.delete(Delete(self.table, keys.salvage_key(self.lost), same))
@@ -321,19 +302,13 @@ class Salvage:
         page_size: int | None = None,
         on_page: Callable[[SalvageReport, Key | None], None] = lambda *_: None,
     ) -> SalvageReport:
-        """Compare all entries, and write what is missing.
+        """Compare all entries, and write what is missing; after an error what was brought in stays.
 
         Costs half a read unit for each 4 KB of the source; here one read unit for each entry, and
         one and two write units for each that is brought in.
 
-        Args:
-            report: to which the findings are added.
-            after: the key that an earlier call handed to `on_page` last, to go on from there.
-            page_size: the most items of one page of the source.
-            on_page: called after each page, with the key from which to go on.
-
-        Raises:
-            CountledgerError: a copy cannot be read or written; what was brought in stays.
+        `on_page` is called after each page with the report, to which the findings are added, and
+        with the key from which to go on (`after`).
         """
         while True:
             scan = Scan(self.source.table, after=after, page_size=page_size)

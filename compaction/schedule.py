@@ -79,9 +79,8 @@ _RETRY: Final[dict[str, int]] = {"MaximumRetryAttempts": 3, "MaximumEventAgeInSe
 class _Field:
     """One field of a cron expression.
 
-    Attributes:
-        names: texts for the numbers from `low` on.
-        special: further forms that it takes, as a pattern; `{n}` stands for a value.
+    `names` are texts for the numbers from `low` on; `special` is a pattern of further forms that it
+    takes, in which `{n}` stands for a value.
     """
 
     name: str
@@ -105,11 +104,7 @@ _DAY_OF_WEEK: Final = 4
 
 
 def rate(every_ms: int) -> str:
-    """The expression of a schedule that runs at this interval.
-
-    Raises:
-        BadSetting: it is not a whole number of minutes, or longer than a year.
-    """
+    """The expression of a schedule that runs at this interval, in whole minutes up to a year."""
     if every_ms < MINUTE_MS or every_ms % MINUTE_MS or every_ms > RATE_MAX_MS:
         raise BadSetting(
             f"a schedule cannot run every {show_duration(every_ms)}: give whole minutes, at least "
@@ -123,15 +118,7 @@ def rate(every_ms: int) -> str:
 
 
 def cron(text: str) -> str:
-    """The expression of a schedule that runs by the calendar, in UTC.
-
-    Args:
-        text: six fields (minutes, hours, day of month, month, day of week, year), in `cron(...)`
-            or bare.
-
-    Raises:
-        BadSetting: naming the field and the rule that it breaks.
-    """
+    """The expression of a schedule that runs by the calendar, in UTC, from its six fields."""
     match = _CRON.fullmatch(text.strip())
     fields = (match[1] if match else text).split()
     if len(fields) != len(_FIELDS):
@@ -150,11 +137,7 @@ def cron(text: str) -> str:
 
 
 def check_expression(text: str) -> str:
-    """The expression in its canonical spelling, if EventBridge Scheduler takes it.
-
-    Raises:
-        BadSetting: it is neither `rate(...)` nor `cron(...)`, or breaks a rule of theirs.
-    """
+    """The expression in its canonical spelling, if EventBridge Scheduler takes it."""
     if text.startswith("cron("):
         return cron(text)
     every_ms = interval_ms(text)
@@ -220,12 +203,11 @@ def trigger_name(namespace: str, revision: str) -> str:
 
 
 def trigger_input(namespace: str, revision: str) -> str:
-    """What a trigger sends to the dispatcher."""
     return json.dumps({"namespace": namespace, "revision": revision})
 
 
 class Triggers:
-    """The stack's schedules at EventBridge Scheduler.
+    """The stack's schedules at EventBridge Scheduler, in the home region (else WrongRegion).
 
     The service has no conditional writes, so a trigger is never changed. A request to create or to
     delete one may arrive after its call has ended. It concerns one revision alone: the dispatcher
@@ -233,11 +215,6 @@ class Triggers:
     """
 
     def __init__(self, connection: Connection) -> None:
-        """Of the home region.
-
-        Raises:
-            WrongRegion: the stack here has no schedules.
-        """
         self.client = connection.scheduler()
         self.group = connection.setting("schedule_group")
         self._setting = connection.setting
@@ -245,8 +222,7 @@ class Triggers:
     def put(self, namespace: str, revision: str, expression: str) -> None:
         """Create the trigger of a revision, unless it exists. One call.
 
-        Raises:
-            ServiceFailed: the service did not take it; for a bad expression with its reason.
+        ServiceFailed: the service did not take it; for a bad expression with its reason.
         """
         request = {
             "Name": trigger_name(namespace, revision),
@@ -317,7 +293,6 @@ class Schedule:
     revision: str | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Validate every value."""
         keys.check_namespace(self.namespace)
         # Canonical, so that two expressions of one meaning are equal.
         object.__setattr__(self, "expression", check_expression(self.expression))
@@ -363,11 +338,7 @@ class ScheduleSpec(TypedDict, total=False):
 
 
 def new_schedule(namespace: str, region: str, spec: ScheduleSpec) -> Schedule:
-    """A new schedule; `spec` must say when it runs.
-
-    Raises:
-        BadSetting: a value breaks its rule, or neither `every_ms` nor `cron` is given, or both.
-    """
+    """A new schedule; `spec` must say when it runs, by `every_ms` or by `cron`."""
     if "every_ms" not in spec and "cron" not in spec:
         raise BadSetting(
             f"the schedule of namespace {namespace!r} needs an interval: every or cron"
@@ -377,11 +348,6 @@ def new_schedule(namespace: str, region: str, spec: ScheduleSpec) -> Schedule:
 
 
 def changed_schedule(schedule: Schedule, spec: ScheduleSpec) -> Schedule:
-    """The schedule with the values of `spec`.
-
-    Raises:
-        BadSetting: a value breaks its rule, or two exclude each other.
-    """
     changes: dict[str, Any] = {**spec}
     every_ms, calendar = changes.pop("every_ms", None), changes.pop("cron", None)
     if every_ms is not None and calendar is not None:
@@ -398,11 +364,8 @@ def changed_schedule(schedule: Schedule, spec: ScheduleSpec) -> Schedule:
 def encode_schedule(schedule: Schedule, age_ms: int, unswept_since_ms: int | None = None) -> Item:
     """The schedule's item in `counters`.
 
-    Args:
-        schedule: the schedule.
-        age_ms: how old an entry must be in total: the materializer, which knows no horizon, sets
-            the due times by it.
-        unswept_since_ms: since when counters may be missing in the due index; None: none is.
+    The materializer, which knows no horizon, sets the due times by `age_ms`: how old an entry must
+    be in total. Counters may be missing in the due index since `unswept_since_ms`; None: none is.
     """
     return {
         **keys.schedule_key(schedule.namespace),
@@ -418,21 +381,11 @@ def encode_schedule(schedule: Schedule, age_ms: int, unswept_since_ms: int | Non
 
 
 def unswept_since_ms(item: Item) -> int | None:
-    """Since when counters of a schedule may be missing in the due index; None: none is.
-
-    Raises:
-        CorruptItem: the attribute is of another type.
-    """
+    """Since when counters of a schedule may be missing in the due index; None: none is."""
     return optional(item, "unswept_since", int)
 
 
 def decode_schedule(item: Item) -> Schedule:
-    """The schedule in an item of `counters`.
-
-    Raises:
-        CorruptItem: an attribute is absent, of another type, or breaks its rule.
-        NewerFormat: a later release wrote it.
-    """
     check_format(item)
     namespace = require(item, "counter", str).removeprefix(keys.NAMESPACE_PREFIX)
     try:
@@ -451,21 +404,13 @@ def decode_schedule(item: Item) -> Schedule:
 
 
 def schedule_in(item: Item | None) -> Schedule | None:
-    """The schedule that was read; None: there was no item, or the tombstone of a deleted one.
-
-    Raises:
-        CorruptItem, NewerFormat: as `decode_schedule`.
-    """
+    """The schedule that was read; None: there was no item, or the tombstone of a deleted one."""
     found = present(item)
     return None if found is None else decode_schedule(found)
 
 
 def stored_schedule(connection: Connection, namespace: str) -> Schedule | None:
-    """The schedule of a namespace, or None. One read unit.
-
-    Raises:
-        CorruptItem, NewerFormat: as `decode_schedule`.
-    """
+    """The schedule of a namespace, or None. One read unit."""
     key = keys.schedule_key(namespace)
     return schedule_in(connection.retrying.get(connection.counters, key, consistent=True))
 
@@ -482,11 +427,7 @@ def taken_over(table: str, namespace: str, epoch: Epoch) -> Put:
 
 
 def refuse_region_of(schedule: Schedule, home_region: str) -> None:
-    """A table restored in another region contains schedules of the region before.
-
-    Raises:
-        WrongRegion: the schedule is not for the home region.
-    """
+    """A table restored in another region contains schedules of the region before: WrongRegion."""
     if schedule.region != home_region:
         raise WrongRegion(
             f"the schedule of namespace {schedule.namespace!r} is for region {schedule.region}, "
@@ -497,12 +438,7 @@ def refuse_region_of(schedule: Schedule, home_region: str) -> None:
 def age_ms_in(
     namespace: Namespace, schedule: Schedule, limit: Callable[[Namespace], AgeLimit]
 ) -> int:
-    """How old an entry of a namespace must be under a schedule.
-
-    Raises:
-        BadSetting: its minimum age is below the limit.
-        WrongKind: the namespace cannot be compacted.
-    """
+    """How old an entry of a namespace must be under a schedule; WrongKind: it has no ledger."""
     if namespace.kind is not Kind.LEDGER:
         raise WrongKind(
             f"namespace {namespace.name!r} is of kind {namespace.kind}; only counters of kind "
@@ -512,7 +448,6 @@ def age_ms_in(
 
 
 def no_schedule(namespace: str) -> NoSuchSchedule:
-    """The error of a call for the schedule of a namespace that has none."""
     return NoSuchSchedule(
         f"namespace {namespace!r} has no schedule: `countledger schedule create {namespace}` makes "
         "one"
@@ -520,7 +455,6 @@ def no_schedule(namespace: str) -> NoSuchSchedule:
 
 
 def exists_already(schedule: Schedule) -> ScheduleExists:
-    """The error of a creation that finds another schedule."""
     return ScheduleExists(
         f"namespace {schedule.namespace!r} has a schedule ({schedule.describe()}): "
         f"`countledger schedule set {schedule.namespace}` changes it"

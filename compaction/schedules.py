@@ -155,8 +155,8 @@ class Schedules:
         """Make a schedule of the home before one of this home, and sweep its counters.
 
         This region's due index lacks them. A promotion takes a schedule over once: it stays as it
-        is here, also if it was changed or deleted since. Four write units, three read units, and
-        up to two calls of EventBridge Scheduler.
+        is here, also if it was changed or deleted since. Four write units, three read units, and up
+        to two calls of EventBridge Scheduler.
 
         Args:
             namespace: whose it is.
@@ -277,7 +277,6 @@ class Schedules:
         return MISSING if revision is None else self.triggers.state(namespace, revision)
 
     def _checked(self, schedule: Schedule) -> Schedule:
-        """The schedule, if it can work in this stack."""
         self.connection.refuse_elsewhere(_CHANGED)
         refuse_region_of(schedule, self.connection.home_region)
         self._age_ms(schedule)
@@ -367,11 +366,7 @@ class Schedules:
 
 @contextmanager
 def _triggering(namespace: str) -> Iterator[None]:
-    """Calls of EventBridge Scheduler, after the item was written: no error says that none was.
-
-    Raises:
-        Unclear: the calls failed.
-    """
+    """Calls of EventBridge Scheduler, after the item was written: no error says that none was."""
     try:
         yield
     except Unclear:

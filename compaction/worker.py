@@ -120,7 +120,6 @@ class Worker:
         return self._under(keys.namespace_of(counter))
 
     def _under(self, namespace: str) -> tuple[Schedule | None, Compactor]:
-        """The schedule of a namespace, read once, and a compactor for it."""
         if namespace not in self._compactors:
             schedule = stored_schedule(self.connection, namespace)
             self._compactors[namespace] = schedule, self._compactor_for(schedule)
@@ -144,9 +143,7 @@ class BatchResult:
     """The result of a batch of messages.
 
     Attributes:
-        outcomes: how many counters ended with which outcome.
         write_units: what that consumed in the home region.
-        not_due: how many counters were not due any more.
         left: for how many counters no time was left.
         again: the ids of the messages that must be delivered again.
         bad: messages that failed, but not by their counter's failure, with the reason.
@@ -163,17 +160,15 @@ class BatchResult:
 
     @property
     def failed(self) -> int:
-        """How many counters or messages failed."""
         return self.outcomes[RunOutcome.FAILED] + len(self.bad)
 
     @property
     def tampered(self) -> int:
-        """How many counters have a merged entry that was changed by hand."""
         return self.outcomes[RunOutcome.TAMPERED]
 
 
 class WorkBatch:
-    """Processes batches of messages until the deadline."""
+    """Processes batches of messages until the deadline, in the home region."""
 
     def __init__(
         self,
@@ -184,15 +179,6 @@ class WorkBatch:
         *,
         page_size: int | None = None,
     ) -> None:
-        """In a process of the home region.
-
-        Args:
-            connection: to the stack.
-            note: called with each counter's report.
-            worker: compacts counters; None: a new one.
-            queue: for what is left of a segment; None: that of the stack.
-            page_size: as of `Sweeper`.
-        """
         self.connection, self.note = connection, note
         self.worker = worker or Worker(connection)
         self.queue = queue or WorkQueue(connection)
