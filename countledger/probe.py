@@ -76,16 +76,7 @@ class ProbeOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Records an entry a minute and measures when its total includes it.
-
-    Attributes:
-        namespaces: of the stack.
-        recorder: records the entries.
-        exact: reads the exact number of entries.
-        totals: reads the total.
-        compactor: merges the probe's own entries.
-        clock: the time, and waiting.
-    """
+    """Records an entry a minute and measures when its total includes it."""
 
     namespaces: Namespaces
     recorder: Recorder
@@ -95,27 +86,15 @@ class Probe:
     clock: Clock = field(default_factory=SystemClock)
 
     def prepare(self) -> None:
-        """Create the namespace, unless it exists: at most two write units, once per process.
-
-        Raises:
-            NamespaceConflict: a namespace of this name exists with other settings.
-        """
+        """Create the namespace, unless it exists: at most two write units, once per process."""
         text = "entries of the probe, one a minute"
         self.namespaces.create(NAMESPACE, horizon_ms=HORIZON_MS, description=text)
 
     def run(self, scheduled_ms: int, deadline_ms: int) -> ProbeOutcome:
-        """Record the entry of a minute, and measure.
+        """Record the entry of a minute, and measure until the deadline.
 
         One write unit; two read units, one for each 4 KB of the probe's entries (at most 7), and
         one for each quarter of a second until the total includes the entry.
-
-        Args:
-            scheduled_ms: the time for which this run was scheduled, ms since the epoch.
-            deadline_ms: until when to wait for the total.
-
-        Raises:
-            Unacknowledged, SetupError: the entry could not be recorded.
-            ServiceFailed: a read failed.
         """
         minute_ms = scheduled_ms - scheduled_ms % MINUTE_MS
         minute = to_datetime(minute_ms)
@@ -181,19 +160,10 @@ def _parts() -> _ProbeParts:
 
 
 def probe(event: object, context: LambdaContext) -> dict[str, Any]:
-    """The Lambda function of the probe: one run.
+    """The Lambda function of the probe: one run; what was measured.
 
-    Args:
-        event: `{"time": "2026-11-22T14:05:00Z"}`: the scheduled time of this run.
-        context: of the invocation.
-
-    Returns:
-        What was measured.
-
-    Raises:
-        BadPayload: the event has no time.
-        CountledgerError: as `Probe.run`. No metric is sent then, and the alarm takes its absence
-            for a breach.
+    The event is `{"time": "2026-11-22T14:05:00Z"}`: the scheduled time of this run. After an error
+    no metric is sent, and the alarm takes its absence for a breach.
     """
     scheduled_ms = _scheduled_ms(event)
     parts = _parts()

@@ -118,7 +118,6 @@ class _TracedCountLedger(CountLedger):
 
     @made_once
     def quotas(self) -> Quotas:
-        """As those of the client, with their outcomes counted."""
         from countledger.producers.quotas.quotas import Quotas  # noqa: PLC0415 - at its first use
 
         return Quotas(self.connection, self._telemetry.observe)
@@ -126,27 +125,17 @@ class _TracedCountLedger(CountLedger):
 
 @dataclass(frozen=True, kw_only=True)
 class TracedConnection(Connection):
-    """A connection whose DynamoDB clients are traced.
-
-    Attributes:
-        recorder: records spans and measures.
-    """
+    """A connection whose DynamoDB clients are traced."""
 
     recorder: _Recorder
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Refuse to be pickled.
-
-        Raises:
-            TypeError: always.
-        """
         raise TypeError(
             "a traced client cannot be pickled, because its providers are of this process: pickle "
             "the client that it was made from, and call `traced` in the other process"
         )
 
     def dynamo(self, retries: Retries, *, region: str | None = None) -> DynamoClient:
-        """A traced DynamoDB client."""
         plain = super().dynamo(retries, region=region)
         client = cast("DynamoDBClient", _TracedClient(plain.client, self.recorder))
         return replace(plain, client=client)
@@ -168,14 +157,9 @@ class _TracedClient:
 
 @dataclass(frozen=True, slots=True)
 class _Recorder:
-    """Records each request.
+    """Records spans, their durations in seconds, their units, and the outcomes of quotas.
 
-    Attributes:
-        tracer: starts spans.
-        durations: in seconds.
-        units: read or write units.
-        outcomes: of quotas.
-        overruns: by how much commits were above their reservations.
+    `overruns`: by how much commits were above their reservations.
     """
 
     tracer: Any
@@ -186,7 +170,6 @@ class _Recorder:
 
     @classmethod
     def of(cls, tracers: TracerProvider | None, meters: MeterProvider | None) -> _Recorder:
-        """By these providers, or the global ones."""
         meter = get_meter("countledger", meter_provider=meters, schema_url=SCHEMA_URL)
         return cls(
             get_tracer("countledger", tracer_provider=tracers, schema_url=SCHEMA_URL),
@@ -216,7 +199,6 @@ class _Recorder:
         call: Callable[..., Mapping[str, Any]],
         **arguments: Any,  # noqa: ANN401 - of the call
     ) -> Mapping[str, Any]:
-        """Make a call, in a span."""
         shared = {SYSTEM: DYNAMODB, OPERATION: operation, **_table_of(arguments)}
         name = f"{operation} {shared[COLLECTION]}" if COLLECTION in shared else operation
         span = self.tracer.start_as_current_span(
