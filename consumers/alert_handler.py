@@ -16,7 +16,7 @@ from countledger.consumers.alerts.service import ConnectedServices
 from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.record import failures_from, foreign_reason, label_of
 from countledger.consumers.region_state import RegionStateStore
-from countledger.consumers.total_writer import WindowRules
+from countledger.consumers.total_writer import windows_of
 from countledger.ledger.connection import Connection
 from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import OutOfTime
@@ -61,7 +61,7 @@ def _parts() -> _EvaluatorParts:
             services.publisher,
             services.dead_letters,
             StoredQuarantine(store, queue, QuarantineSource.COUNTERS),
-            windows=WindowRules(dynamo, table).of,
+            windows=windows_of(connection),
             region=RegionStateStore(connection),
         ),
         ForeignEvents(store, queue, QuarantineSource.COUNTERS),

@@ -20,7 +20,7 @@ from countledger.consumers.record import (
     label_of,
     replaced_entries,
 )
-from countledger.consumers.total_writer import DueRules, RankRules, WindowRules
+from countledger.consumers.total_writer import due_rule_of, rank_clauses_of, windows_of
 from countledger.ledger.amount import to_text
 from countledger.ledger.connection import Connection
 from countledger.ledger.departure import Deadline
@@ -102,9 +102,9 @@ def _parts() -> _MaterializerParts:
             dynamo,
             table,
             quarantine,
-            rules=DueRules(dynamo, table),
-            ranks=RankRules(dynamo, table),
-            windows=WindowRules(dynamo, table, on_corrupt=unread).of,
+            due_rule_of=due_rule_of(connection),
+            rank_clauses=rank_clauses_of(connection),
+            windows=windows_of(connection, on_corrupt=unread),
             passed=PassedShards(late_write_ms(connection.settings.clock_skew_ms)),
         ),
         logger,

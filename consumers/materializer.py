@@ -61,9 +61,10 @@ if TYPE_CHECKING:
 
     from countledger.consumers.record import EntryChange, ShardName
     from countledger.consumers.rejected import Quarantine, RejectedRecord, Unstored
-    from countledger.consumers.total_writer import CounterChanges, DueRules, Fold, RankRules
+    from countledger.consumers.total_writer import CounterChanges, DueRuleOf, Fold
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.operations import Clause
     from countledger.ledger.windows import WindowSetting
 
 
@@ -247,8 +248,8 @@ class Materializer:
     Attributes:
         dynamo: a DynamoDB client; the SDK may retry, because a second application is refused.
         quarantine: keeps records that can never be applied.
-        rules: when a counter has enough entries to compact; None: never.
-        ranks: which namespaces are ranked; None: none.
+        due_rule_of: when a counter has enough entries to compact; None: never.
+        rank_clauses: how a new total gets onto its board; None: no namespace is ranked.
         windows: which windows a counter has; None: none has any.
     """
 
@@ -256,8 +257,8 @@ class Materializer:
     table: str
     quarantine: Quarantine
     clock: Clock = field(default_factory=SystemClock)
-    rules: DueRules | None = None
-    ranks: RankRules | None = None
+    due_rule_of: DueRuleOf | None = None
+    rank_clauses: Callable[[str], tuple[Clause, ...]] | None = None
     shards: ShardDirectory = field(default_factory=ShardDirectory)
     passed: PassedShards = field(default_factory=PassedShards)
     windows: Callable[[str], Sequence[WindowSetting]] | None = None
@@ -367,8 +368,8 @@ class Materializer:
         def removable(total: Item) -> dict[str, bytes]:
             return self.passed.removable(dynamo, self.table, total, shard.stream, now_ms)
 
-        index = DueMarker(dynamo, self.table, self.rules, now_ms).mark if self.rules else None
-        also = self.ranks.clauses if self.ranks else None
+        due_rule_of = self.due_rule_of
+        index = DueMarker(dynamo, self.table, due_rule_of, now_ms).mark if due_rule_of else None
         return TotalWriter(
             dynamo,
             self.table,
@@ -376,7 +377,7 @@ class Materializer:
             quarantine,
             now_ms,
             index,
-            also,
+            self.rank_clauses,
             removable,
             self.windows,
         )

@@ -37,7 +37,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
 from countledger.consumers.record import CLOSED, CLOSELY, LedgerStream, StreamShard, made_at_ms
 from countledger.ledger import keys
@@ -72,13 +72,29 @@ from countledger.ledger.operations import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from datetime import datetime
 
     from countledger.consumers.record import ShardName
     from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Clause
+
+
+class Changes(Protocol):
+    """Changes of one item, in the order of one shard."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is none."""
+        ...
+
+    def above(self, sequence: int | None) -> Self:
+        """Those after a watermark; None: all."""
+        ...
+
+
+_Changes = TypeVar("_Changes", bound=Changes)
 
 
 # Texts of one length compare like their numbers.
@@ -481,6 +497,48 @@ def sequence_in(total: Item | None, shard: str) -> int | None:
     """The sequence number of a shard's watermark in a total's item; None: no watermark."""
     value = (total or {}).get(attribute(shard))
     return sequence_of(value) if isinstance(value, bytes) else None
+
+
+# Another write moves the watermark only if a late write of an earlier invocation lands at the same
+# time; each attempt leaves fewer changes.
+_MOVED_MOST: Final = 10
+
+
+def write_above(
+    dynamo: DynamoClient,
+    shard: str,
+    changes: _Changes,
+    update_of: Callable[[_Changes], Update],
+    *,
+    what: str,
+    check: Callable[[Item], object] = check_format,
+) -> tuple[_Changes | None, Item]:
+    """Write the changes that an item does not contain yet; one write unit for each 1 KB.
+
+    Args:
+        dynamo: its client.
+        shard: whose watermark the update is conditional on, and moves.
+        changes: at least one.
+        update_of: the update for those that are left.
+        what: for messages.
+        check: called with an item that refused the update.
+
+    Returns:
+        The changes that it wrote, or None: the item contained all of them; and the item now.
+
+    Raises:
+        ServiceFailed: other invocations moved the watermark each time.
+    """
+    for _ in range(_MOVED_MOST):
+        try:
+            return changes, dynamo.update(update_of(changes)) or {}
+        except ConditionFailed as failed:
+            found = failed.item or {}
+            check(found)
+            changes = changes.above(sequence_in(found, shard))
+            if changes.is_empty:
+                return None, found
+    raise ServiceFailed(f"{what}: other writes moved the watermark during {_MOVED_MOST} updates")
 
 
 def sequence_of(value: bytes) -> int:

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, overload
 
 from countledger.consumers import progress
@@ -28,7 +27,6 @@ from countledger.consumers.record import (
 from countledger.consumers.rejected import RejectedRecord
 from countledger.ledger import amount, keys
 from countledger.ledger.attributes import check_format
-from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
     ConditionFailed,
     CorruptItem,
@@ -50,6 +48,7 @@ from countledger.ledger.operations import (
     Drop,
     Update,
 )
+from countledger.ledger.recent import Recent
 from countledger.ledger.total import new_incarnation
 
 if TYPE_CHECKING:
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from countledger.consumers.window_writer import WindowChanges
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item, Key, OnCorrupt
+    from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.indexes import DueRule
     from countledger.ledger.operations import Clause
@@ -76,63 +76,137 @@ if TYPE_CHECKING:
 # most functions start without.
 
 
-Value = TypeVar("Value")
+_V = TypeVar("_V")
 
 
 @dataclass(frozen=True, slots=True)
-class TtlCache(Generic[Value]):
-    """A value for each namespace, reused for a while.
-
-    If several threads miss at once, each reads; a caller with a lock lets one of them read.
-    """
-
-    life_ms: int
-    _known: dict[str, tuple[int, Value]] = field(default_factory=dict, repr=False)
-
-    def of(self, namespace: str, now_ms: int, read: Callable[[str], Value]) -> Value:
-        """A namespace's value, read if it is too old. Errors of `read` are raised."""
-        known = self._known.get(namespace)
-        if known is None or now_ms - known[0] >= self.life_ms:
-            known = self._known[namespace] = now_ms, read(namespace)
-        return known[1]
-
-
-def new_memory() -> TtlCache[DueRule | None]:
-    """An empty cache: a new or changed schedule is seen after a minute at the latest."""
-    return TtlCache(DUE_RULE_LIFE_MS)
-
-
-@dataclass(frozen=True, slots=True)
-class DueRules:
-    """The number of entries from which counters are compacted, by namespace schedule.
+class SettingOf(Generic[_V]):
+    """A setting of the namespace of a counter, as it was a minute ago at most.
 
     Attributes:
-        known: the cache; several readers may share it.
+        key: of the setting's item, by namespace.
+        decode: from the item, or None, to what it says.
+        known: what was read; functions that are called again share it.
     """
 
-    dynamo: DynamoClient
-    table: str
-    clock: Clock = field(default_factory=SystemClock)
-    known: TtlCache[DueRule | None] = field(default_factory=new_memory, repr=False)
+    connection: Connection
+    key: Callable[[str], Key]
+    decode: Callable[[Item | None], _V]
+    known: Recent[str, _V]
+    consistent: bool = False
 
-    def of(self, namespace: str) -> DueRule | None:
-        """The rule of a namespace; None: it has no schedule. Half a read unit a minute."""
-        return self.known.of(namespace, self.clock.now_ms(), self._read)
+    def __call__(self, counter: str) -> _V:
+        """Half a read unit a minute for each namespace; a whole one for a consistent read.
 
-    def _read(self, namespace: str) -> DueRule | None:
-        schedule = self.dynamo.get(self.table, keys.schedule_key(namespace))
-        if schedule is None:
-            return None
-        from countledger.ledger.indexes import rule_in  # noqa: PLC0415 - at the first schedule
-        from countledger.ledger.tombstones import present  # noqa: PLC0415 - the same
+        Raises:
+            ServiceFailed: it could not be read; the changes must be delivered again.
+        """
+        now_ms = self.connection.clock.now_ms()
+        return self.known.of(keys.namespace_of(counter), now_ms, self._read)
 
-        if present(schedule) is None:
-            return None
+    def _read(self, namespace: str) -> _V:
+        connection = self.connection
+        item = connection.retrying.get(
+            connection.counters, self.key(namespace), consistent=self.consistent
+        )
+        return self.decode(item)
+
+
+DueRuleOf: TypeAlias = "Callable[[str], DueRule | None]"
+
+
+def new_due_rules() -> Recent[str, DueRule | None]:
+    """None known yet: a new or changed schedule is seen after a minute at the latest."""
+    return Recent(DUE_RULE_LIFE_MS)
+
+
+def due_rule_of(
+    connection: Connection, known: Recent[str, DueRule | None] | None = None
+) -> DueRuleOf:
+    """By counter, from how many entries its namespace's schedule merges it; None: none does."""
+    known = new_due_rules() if known is None else known
+    return SettingOf(connection, keys.schedule_key, _due_rule_in, known)
+
+
+def _due_rule_in(schedule: Item | None) -> DueRule | None:
+    if schedule is None:
+        return None
+    from countledger.ledger.indexes import rule_in  # noqa: PLC0415 - at the first schedule
+    from countledger.ledger.tombstones import present  # noqa: PLC0415 - the same
+
+    if present(schedule) is None:
+        return None
+    try:
+        return rule_in(schedule)
+    except CorruptItem:
+        # The dispatcher reports it, when it runs for this schedule.
+        return None
+
+
+def rank_clauses_of(connection: Connection) -> Callable[[str], tuple[Clause, ...]]:
+    """By counter, what to add to the update of its total, so that it is on its board."""
+    known: Recent[str, int | None] = Recent(RANK_RULE_LIFE_MS)
+    partitions_of = SettingOf(connection, keys.ranking_key, _partitions_in, known)
+
+    def clauses(counter: str) -> tuple[Clause, ...]:
+        partitions = partitions_of(counter)
+        if partitions is None:
+            return ()
+        from countledger.ledger.indexes import clauses_for  # noqa: PLC0415 - at the first ranking
+
+        return clauses_for(counter, partitions)
+
+    return clauses
+
+
+def _partitions_in(ranking: Item | None) -> int | None:
+    if ranking is None:
+        return None
+    from countledger.ledger.indexes import partitions_to_write  # noqa: PLC0415 - as above
+
+    return partitions_to_write(ranking)
+
+
+WindowsOf: TypeAlias = "Callable[[str], tuple[WindowSetting, ...]]"
+
+
+def new_window_settings() -> Recent[str, tuple[WindowSetting, ...]]:
+    """None known yet."""
+    return Recent(WINDOWS_LIFE_MS)
+
+
+def windows_of(
+    connection: Connection,
+    known: Recent[str, tuple[WindowSetting, ...]] | None = None,
+    on_corrupt: OnCorrupt = lambda _: None,
+) -> WindowsOf:
+    """By counter, the windows of its namespace.
+
+    Settings that cannot be read give no windows: the totals of all namespaces go on, and those of
+    this one are rebuilt from the ledger once the settings are corrected. Settings of a later
+    release raise `NewerFormat`: nothing is written until that release replaces this one.
+
+    Args:
+        connection: to the stack.
+        known: what other functions of the process have read.
+        on_corrupt: called with the error of settings that cannot be read, at each read.
+    """
+
+    def decode(item: Item | None) -> tuple[WindowSetting, ...]:
+        if item is None:
+            return ()
+        from countledger.ledger.windows import decode_settings  # noqa: PLC0415 - at first windows
+
         try:
-            return rule_in(schedule)
-        except CorruptItem:
-            # The dispatcher reports it, when it runs for this schedule.
-            return None
+            return decode_settings(item)
+        except NewerFormat:
+            raise
+        except CorruptItem as error:
+            on_corrupt(error)
+            return ()
+
+    known = new_window_settings() if known is None else known
+    return SettingOf(connection, keys.windows_key, decode, known, consistent=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +220,7 @@ class DueMarker:
 
     dynamo: DynamoClient
     table: str
-    rules: DueRules
+    rule_of: DueRuleOf
     now_ms: int
 
     def mark(self, total: Item) -> None:
@@ -156,7 +230,7 @@ class DueMarker:
             ServiceFailed: the rule could not be read, or the mark not written; the batch must be
                 delivered again.
         """
-        rule = self.rules.of(keys.namespace_of(total["counter"]))
+        rule = self.rule_of(total["counter"])
         if rule is None:
             return
         from countledger.ledger.indexes import due_state_of, mark_of  # noqa: PLC0415 - the same
@@ -168,92 +242,6 @@ class DueMarker:
         except (ConditionFailed, CorruptItem, RequestRejected):
             # Marked meanwhile, or corrupted by hand: a retry would block the stream for nothing.
             return
-
-
-@dataclass(frozen=True, slots=True)
-class RankRules:
-    """Which namespaces are ranked."""
-
-    dynamo: DynamoClient
-    table: str
-    clock: Clock = field(default_factory=SystemClock)
-    _known: TtlCache[int | None] = field(
-        default_factory=lambda: TtlCache(RANK_RULE_LIFE_MS), repr=False
-    )
-    _lock: Lock = field(default_factory=Lock, repr=False)
-
-    def clauses(self, counter: str) -> tuple[Clause, ...]:
-        """The clauses to add to the update of a total. Half a read unit a minute per namespace.
-
-        Raises:
-            ServiceFailed: the rule could not be read; the changes must be delivered again.
-        """
-        partitions = self._of(keys.namespace_of(counter))
-        if partitions is None:
-            return ()
-        from countledger.ledger.indexes import clauses_for  # noqa: PLC0415 - at the first ranking
-
-        return clauses_for(counter, partitions)
-
-    def _of(self, namespace: str) -> int | None:
-        # The writers of a batch call this at once; one of them reads.
-        with self._lock:
-            return self._known.of(namespace, self.clock.now_ms(), self._read)
-
-    def _read(self, namespace: str) -> int | None:
-        ranking = self.dynamo.get(self.table, keys.ranking_key(namespace))
-        if ranking is None:
-            return None
-        from countledger.ledger.indexes import partitions_to_write  # noqa: PLC0415 - as above
-
-        return partitions_to_write(ranking)
-
-
-@dataclass(frozen=True, slots=True)
-class WindowRules:
-    """Which windows the counters of a namespace have.
-
-    Attributes:
-        known: the cache; several readers may share it.
-        on_corrupt: called with the error of settings that cannot be read, at each read.
-    """
-
-    dynamo: DynamoClient
-    table: str
-    clock: Clock = field(default_factory=SystemClock)
-    known: TtlCache[tuple[WindowSetting, ...]] = field(
-        default_factory=lambda: TtlCache(WINDOWS_LIFE_MS), repr=False
-    )
-    on_corrupt: OnCorrupt = lambda _: None
-    _lock: Lock = field(default_factory=Lock, repr=False)
-
-    def of(self, counter: str) -> tuple[WindowSetting, ...]:
-        """The settings of a counter's namespace. A read unit a minute per namespace.
-
-        Settings that cannot be read give no windows: the totals of all namespaces go on, and those
-        of this one are rebuilt from the ledger once the settings are corrected.
-
-        Raises:
-            ServiceFailed: they could not be read; the changes must be delivered again.
-            NewerFormat: the same. Nothing is written until this release is replaced by the later
-                one, which the settings are from.
-        """
-        with self._lock:
-            return self.known.of(keys.namespace_of(counter), self.clock.now_ms(), self._read)
-
-    def _read(self, namespace: str) -> tuple[WindowSetting, ...]:
-        item = self.dynamo.get(self.table, keys.windows_key(namespace), consistent=True)
-        if item is None:
-            return ()
-        from countledger.ledger.windows import decode_settings  # noqa: PLC0415 - at first windows
-
-        try:
-            return decode_settings(item)
-        except NewerFormat:
-            raise
-        except CorruptItem as error:
-            self.on_corrupt(error)
-            return ()
 
 
 # The fold: a batch of stream records becomes one change for each counter. Pure.
@@ -295,8 +283,15 @@ class CounterChanges(Sequence[EntryChange]):
         sequence, delta, events, entries, _ = self.rows[index]
         return EntryChange(int(sequence), self.counter, delta, events, entries)
 
-    def above(self, sequence: int) -> CounterChanges:
-        """The changes after a sequence number."""
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is none."""
+        return not self.rows
+
+    def above(self, sequence: int | None) -> CounterChanges:
+        """The changes after a watermark; None: all."""
+        if sequence is None:
+            return self
         return CounterChanges(self.counter, [row for row in self.rows if int(row[0]) > sequence])
 
     def __len__(self) -> int:
@@ -454,11 +449,6 @@ def reached(records: Sequence[Mapping[str, Any]], retry_from: int | None) -> Rea
     return None
 
 
-def after(changes: CounterChanges, watermark: int | None) -> CounterChanges:
-    """The changes above a watermark, which its total does not contain yet."""
-    return changes if watermark is None else changes.above(watermark)
-
-
 def folded_change(changes: CounterChanges) -> FoldedChange:
     """Combine the changes of one counter (at least one)."""
     if len(changes.rows) == 1:
@@ -478,9 +468,6 @@ def _last_created_at_ms(records: Sequence[Mapping[str, Any]]) -> int | None:
     return None
 
 
-# Another write moves the watermark only if a late write of an earlier invocation lands at the same
-# time; each attempt leaves fewer changes.
-_ATTEMPTS: Final = 10
 _CLEANED_AT_ONCE: Final = 100
 _SHOWN: Final = 60
 _NEXT_VERSION: Final = Add("version", 1)
@@ -645,33 +632,33 @@ class TotalWriter:
         """Write the changes that are not applied yet; their number, and the total's item now."""
         if not keys.is_counter(counter):
             raise RequestRejected(f"{counter[:_SHOWN]!r} is not the name of a counter")
-        pending = changes
         also = () if self.also is None else self.also(counter)
-        for _ in range(_ATTEMPTS):
-            step = folded_change(pending)
+
+        def update_with(left: CounterChanges) -> Update:
+            step = folded_change(left)
             if not amount.fits(step.delta):
                 raise SumOverflow(f"counter {counter!r}: the sum needs more than 38 digits")
-            try:
-                update = update_of(self.table, counter, step, self.shard, self.now_ms)
-                if windowed:
-                    update = and_also(update, _of_windows(windowed, self.shard, step.first))
-                item = self.dynamo.update(and_also(update, also))
-            except ConditionFailed as failed:
-                check_format(failed.item or {})
-                if "method" in (failed.item or {}):
-                    raise RequestRejected(
-                        f"counter {counter!r} is strict or a sequence: entries are not added to it"
-                    ) from failed
-                left = after(pending, progress.sequence_in(failed.item, self.shard))
-                if not left:
-                    return 0, failed.item or {}
-                pending, windowed = left, self._window_changes(counter, left)
-            else:
-                self._clean_up(keys.total_key(counter), item or {})
-                return len(pending), item or {}
-        raise ServiceFailed(
-            f"counter {counter!r}: other writes moved its watermark during {_ATTEMPTS} updates"
+            update = update_of(self.table, counter, step, self.shard, self.now_ms)
+            windows = windowed if left is changes else self._window_changes(counter, left)
+            if windows:
+                update = and_also(update, _of_windows(windows, self.shard, step.first))
+            return and_also(update, also)
+
+        def check(found: Item) -> None:
+            check_format(found)
+            if "method" in found:
+                raise RequestRejected(
+                    f"counter {counter!r} is strict or a sequence: entries are not added to it"
+                )
+
+        what = f"counter {counter!r}"
+        wrote, item = progress.write_above(
+            self.dynamo, self.shard, changes, update_with, what=what, check=check
         )
+        if wrote is None:
+            return 0, item
+        self._clean_up(keys.total_key(counter), item)
+        return len(wrote), item
 
     def _clean_up(self, key: Key, item: Item) -> None:
         """Remove watermarks if several can be removed: a write of its own, one write unit."""

@@ -53,7 +53,7 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.consumers import progress
 from countledger.consumers.proof import PATIENCE_MS, Proof, Prover
-from countledger.consumers.total_writer import DueMarker, DueRules, new_memory
+from countledger.consumers.total_writer import DueMarker, due_rule_of, new_due_rules
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import amount, keys
 from countledger.ledger.departure import guarded
@@ -88,12 +88,12 @@ from countledger.ledger.total import REPAIRED_AT, Total, decode_total, new_incar
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from countledger.consumers.total_writer import TtlCache
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
     from countledger.ledger.connection import Connection
     from countledger.ledger.indexes import DueRule
     from countledger.ledger.operations import Clause, Condition
+    from countledger.ledger.recent import Recent
 
 
 _SETTLE_MS: Final = 5 * SECOND_MS
@@ -393,7 +393,7 @@ class Repairer:
 
     verifier: Verifier
     dry_run: bool = False
-    _known: TtlCache[DueRule | None] = field(default_factory=new_memory, repr=False)
+    _known: Recent[str, DueRule | None] = field(default_factory=new_due_rules, repr=False)
 
     def repair(self, counters: Iterable[str]) -> Iterator[Repair]:
         """Set totals that drifted to their exact sums, and create missing totals.
@@ -438,10 +438,9 @@ class Repairer:
         if total is None:
             return done
         to = self.verifier.connection
-        dynamo, table = to.retrying, to.counters
-        rules = DueRules(dynamo, table, to.clock, self._known)
+        rule_of = due_rule_of(to, self._known)
         try:
-            DueMarker(dynamo, table, rules, self.verifier.connection.clock.now_ms()).mark(total)
+            DueMarker(to.retrying, to.counters, rule_of, to.clock.now_ms()).mark(total)
         except SetupError:
             raise
         except CountledgerError as error:

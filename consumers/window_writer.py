@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from countledger.consumers import progress
 from countledger.consumers.record import worth_of
 from countledger.ledger import amount, keys
-from countledger.ledger.attributes import check_format
 from countledger.ledger.errors import ConditionFailed, RequestRejected, ServiceFailed, SumOverflow
 from countledger.ledger.indexes import day_clauses
 from countledger.ledger.limits import FORMAT, MINUTE_MS
@@ -118,6 +117,11 @@ class ItemChanges(NamedTuple):
     item: str
     expires_at: int | None
     parts: Sequence[tuple[str, CellPart]]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is none."""
+        return not self.parts
 
     def above(self, sequence: int | None) -> ItemChanges:
         """The changes above a watermark, which the item does not contain yet."""
@@ -274,9 +278,6 @@ def _times_in(image: Mapping[str, Any]) -> tuple[int, int | None] | None:
         return None
 
 
-# As for totals: another write moves the watermark only if a late write of an earlier invocation
-# lands at the same time.
-_ATTEMPTS: Final = 10
 _READABLE: Final = AnyOf(Absent("v"), Compare("v", "=", FORMAT))
 _NEXT_VERSION: Final = Add("version", 1)
 
@@ -404,24 +405,17 @@ class WindowWriter:
     ) -> int:
         """Write the changes that the item does not contain yet; 0: it contains all."""
         key = keys.window_key(counter, windows, changes.item)
-        pending = changes
-        for _ in range(_ATTEMPTS):
-            step = pending.folded()
+
+        def update_of(left: ItemChanges) -> Update:
+            step = left.folded()
             if not amount.fits(step.delta):
                 raise SumOverflow("the sum needs more than 38 digits")
             also = day_clauses(setting, counter, changes.item, Add("total", step.delta))
-            update = item_update_of(self.table, key, step, self.shard, self.now_ms, also)
-            try:
-                item = self.dynamo.update(update)
-            except ConditionFailed as failed:
-                check_format(failed.item or {})
-                pending = pending.above(progress.sequence_in(failed.item, self.shard))
-                if not pending.parts:
-                    return 0
-            else:
-                self.clean_up(key, item or {})
-                return 1
-        raise ServiceFailed(
-            f"windows {changes.item!r} of counter {counter!r}: other writes moved the watermark "
-            f"during {_ATTEMPTS} updates"
-        )
+            return item_update_of(self.table, key, step, self.shard, self.now_ms, also)
+
+        what = f"windows {changes.item!r} of counter {counter!r}"
+        wrote, item = progress.write_above(self.dynamo, self.shard, changes, update_of, what=what)
+        if wrote is None:
+            return 0
+        self.clean_up(key, item)
+        return 1

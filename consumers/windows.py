@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.proof import waiting_since_ms
 from countledger.consumers.record import LedgerStream
-from countledger.consumers.total_writer import TtlCache
 from countledger.consumers.totals import TotalsReader, freshness_of
 from countledger.ledger import amount, keys
 from countledger.ledger.attributes import decoded
@@ -38,6 +37,7 @@ from countledger.ledger.limits import (
 )
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import AllOf, Between, Compare, Query
+from countledger.ledger.recent import Recent
 from countledger.ledger.records import Records, Replacement
 from countledger.ledger.total import repaired_ms_of, windows_id_of
 from countledger.ledger.windows import (
@@ -621,11 +621,11 @@ class WindowsReader:
     connection: Connection
     totals: TotalsReader = field(init=False, repr=False)
     stream: LedgerStream = field(init=False, repr=False)
-    _settings: TtlCache[tuple[WindowSetting, ...]] = field(
-        default_factory=lambda: TtlCache(WINDOWS_LIFE_MS), init=False, repr=False
+    _settings: Recent[str, tuple[WindowSetting, ...]] = field(
+        default_factory=lambda: Recent(WINDOWS_LIFE_MS), init=False, repr=False
     )
-    _through: TtlCache[int] = field(
-        default_factory=lambda: TtlCache(_PROGRESS_LIFE_MS), init=False, repr=False
+    _through: Recent[str, int] = field(
+        default_factory=lambda: Recent(_PROGRESS_LIFE_MS), init=False, repr=False
     )
 
     def __post_init__(self) -> None:

@@ -33,6 +33,7 @@ from countledger.ledger.operations import (
     Compare,
     Query,
 )
+from countledger.ledger.recent import Recent
 from countledger.ledger.records import NotRead, Records, Replacement
 from countledger.ledger.texts import plain_int, plain_text
 
@@ -135,13 +136,12 @@ def decode_namespace(item: Item) -> Namespace:
 
 @dataclass(frozen=True, slots=True)
 class KnownNamespaces:
-    """What a process knows of the namespaces of a stack, by name: they cannot change.
+    """What a process knows of the namespaces of a stack: their settings cannot change.
 
-    `records` are their items, as last read or written.
+    Of each the settings, and the record as last read or written.
     """
 
-    settings: dict[str, Namespace] = field(default_factory=dict)
-    records: dict[str, Item] = field(default_factory=dict)
+    records: Recent[str, tuple[Namespace, Item]] = field(default_factory=Recent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +207,12 @@ class Namespaces:
         name, description = keys.check_namespace(name), _check_description(description)
         self._refuse_elsewhere(name)
         self.get(name)
+        known = self._known.records.get(name)
 
         def decide(there: Item | None) -> Replacement:
             return Replacement({**(there or {}), "description": description})
 
-        return self._written(name, decide, self._known.records[name])
+        return self._written(name, decide, NotRead.READ_IT if known is None else known.value[1])
 
     def get(self, name: str, wanted: Kind = Kind.LEDGER) -> Namespace:
         """A namespace, read once per process: it cannot change. One read unit.
@@ -269,19 +270,15 @@ class Namespaces:
 
     def find(self, name: str) -> Namespace | None:
         """A namespace, or None if none can be seen from here: one read unit, if it is not known."""
-        known, connection = self._known, self.connection
-        if name not in known.settings:
-            key = keys.namespace_key(name)
-            item = connection.retrying.get(connection.ledger, key, consistent=True)
-            if item is None:
-                return None
-            return self._know(item)
-        return known.settings[name]
+        if (known := self._known.records.get(name)) is not None:
+            return known.value[0]
+        connection, key = self.connection, keys.namespace_key(name)
+        item = connection.retrying.get(connection.ledger, key, consistent=True)
+        return None if item is None else self._know(item)
 
     def _know(self, item: Item) -> Namespace:
         namespace = decode_namespace(item)
-        self._known.settings[namespace.name] = namespace
-        self._known.records[namespace.name] = item
+        self._known.records.keep(namespace.name, (namespace, item))
         return namespace
 
     def _make(self, namespace: Namespace) -> Namespace:

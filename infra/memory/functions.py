@@ -26,7 +26,7 @@ from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import PassedShards
 from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.record import ShardName, label_of
-from countledger.consumers.total_writer import DueRules, RankRules, WindowRules
+from countledger.consumers.total_writer import due_rule_of, rank_clauses_of, windows_of
 from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger import keys
 from countledger.ledger.errors import CountledgerError
@@ -178,10 +178,10 @@ class StackFunctions:
             COUNTERS,
             self._quarantine(QuarantineSource.LEDGER),
             clock,
-            DueRules(dynamo, COUNTERS, clock),
-            RankRules(dynamo, COUNTERS, clock),
+            due_rule_of(to),
+            rank_clauses_of(to),
             passed=PassedShards(late_write_ms(to.settings.clock_skew_ms)),
-            windows=WindowRules(dynamo, COUNTERS, clock, on_corrupt=self.failures.append).of,
+            windows=windows_of(to, on_corrupt=self.failures.append),
         )
 
     @cached_property
@@ -196,7 +196,7 @@ class StackFunctions:
             services.dead_letters,
             self._quarantine(QuarantineSource.COUNTERS),
             clock,
-            WindowRules(dynamo, COUNTERS, clock).of,
+            windows_of(to),
         )
 
     @cached_property

@@ -10,10 +10,8 @@ Every write names it: see `acquiring`.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
-from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger import keys
 from countledger.ledger.attempts import (
@@ -41,7 +39,7 @@ from countledger.ledger.operations import (
     Query,
     Update,
 )
-from countledger.ledger.processes import refuse_to_pickle
+from countledger.ledger.recent import Known, Recent
 from countledger.ledger.records import NotRead, Records, Replacement
 from countledger.ledger.tombstones import present
 from countledger.producers.quotas.quota import (
@@ -190,8 +188,6 @@ def _give_up_changing(exhausted: Exhausted[Any]) -> Any:  # noqa: ANN401 - it on
     raise_exhausted(exhausted, "to read or change a quota", _LOOK_FIRST)
 
 
-# The least recently used limits beyond are read again.
-_KEPT: Final = 10_000
 _TRY_AGAIN: Final = "nothing was written; try again"
 
 
@@ -205,13 +201,13 @@ class Limits:
 
     connection: Connection
     life_ms: int = QUOTA_LIMIT_LIFE_MS
-    _known: OrderedDict[str, CounterLimit] = field(default_factory=OrderedDict, repr=False)
-    _quotas: dict[str, tuple[int, list[Quota]]] = field(default_factory=dict, repr=False)
-    _lock: Lock = field(default_factory=Lock, repr=False)
+    _known: Recent[str, CounterLimit] = field(init=False, repr=False)
+    _quotas: Recent[str, list[Quota]] = field(init=False, repr=False)
 
-    def __reduce__(self) -> NoReturn:
-        """As `refuse_to_pickle`."""
-        refuse_to_pickle()
+    def __post_init__(self) -> None:
+        """Nothing is known yet."""
+        object.__setattr__(self, "_known", Recent(self.life_ms))
+        object.__setattr__(self, "_quotas", Recent(self.life_ms))
 
     def of(self, counter: str, attempts: Attempts) -> Steps[CounterLimit]:
         """The limit of a counter: at most a read unit, and one if it may have its own limit.
@@ -223,11 +219,9 @@ class Limits:
             CorruptItem: a quota cannot be read.
         """
         now_ms = self.connection.clock.now_ms()
-        with self._lock:
-            known = self._known.get(counter)
-            if known is not None and self._is_fresh(known.read_at_ms, now_ms):
-                self._known.move_to_end(counter)
-                return known
+        known = self._known.get(counter, now_ms)
+        if known is not None:
+            return known.value
         read_at_ms, quotas = yield from self._of_namespace(counter, now_ms, attempts)
         quota = of_counter(quotas, counter)
         own = None
@@ -238,36 +232,27 @@ class Limits:
         if limit is None:
             self.forget(counter)
             return (yield from self.of(counter, attempts))
-        with self._lock:
-            self._known[counter] = limit
-            if len(self._known) > _KEPT:
-                self._known.popitem(last=False)
-        return limit
+        return self._known.keep(counter, limit, read_at_ms).value
 
     def forget(self, counter: str) -> None:
         """Read the limit of a counter again the next time."""
-        with self._lock:
-            self._known.pop(counter, None)
-            self._quotas.pop(keys.namespace_of(counter), None)
+        self._known.forget(counter)
+        self._quotas.forget(keys.namespace_of(counter))
 
     def is_fresh(self, limit: CounterLimit) -> bool:
         """Whether a limit may still be used."""
-        return self._is_fresh(limit.read_at_ms, self.connection.clock.now_ms())
-
-    def _is_fresh(self, read_at_ms: int, now_ms: int) -> bool:
-        return 0 <= now_ms - read_at_ms < self.life_ms
+        return self._known.is_fresh(limit.read_at_ms, self.connection.clock.now_ms())
 
     def _of_namespace(
         self, counter: str, now_ms: int, attempts: Attempts
-    ) -> Steps[tuple[int, list[Quota]]]:
+    ) -> Steps[Known[list[Quota]]]:
         namespace = keys.namespace_of(counter)
         if ":" not in counter:
             raise NoSuchQuota(
                 f"counter {counter!r} has no namespace: quotas are for names such as `llm:team-1`"
             )
-        with self._lock:
-            known = self._quotas.get(namespace)
-        if known is not None and self._is_fresh(known[0], now_ms):
+        known = self._quotas.get(namespace, now_ms)
+        if known is not None:
             return known
         condition = AllOf(
             Compare("counter", "=", keys.QUOTA_PREFIX), BeginsWith("part", f"{namespace}:")
@@ -275,10 +260,7 @@ class Limits:
         items = yield from read_all(
             self.connection.counters, condition, lambda: attempts, _give_up_reading
         )
-        found = now_ms, [decode_quota(item) for item in items]
-        with self._lock:
-            self._quotas[namespace] = found
-        return found
+        return self._quotas.keep(namespace, [decode_quota(item) for item in items], now_ms)
 
 
 def _give_up_reading(exhausted: Exhausted[Any]) -> Any:  # noqa: ANN401 - it only raises

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from countledger.ledger import amount, keys
@@ -33,6 +31,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
 from countledger.ledger.operations import Add, Compare, Get, Update, unchanged
+from countledger.ledger.recent import Recent
 from countledger.producers.strict.definition import decode_state, has_headroom, moved, of
 from countledger.producers.strict.outcome import (
     BoundReached,
@@ -70,32 +69,27 @@ FENCE: Final = "fence"
 # To find out what a token stands for: how many of the last numbers of a fence are tried, by one
 # request each.
 FENCES_ASKED: Final = 4
-# The least recently used numbers beyond are taken for 0, until a refusal names them.
-_KEPT: Final = 10_000
 
 
 @dataclass(slots=True)
 class KnownFences:
-    """The numbers of raised fences that this process has read, by item and identity."""
+    """The numbers of raised fences that this process has read, by item and identity.
 
-    _known: OrderedDict[tuple[str, str, str], int] = field(default_factory=OrderedDict)
-    _lock: Lock = field(default_factory=Lock)
+    A number that is not kept any more is taken for 0, until a refusal names it.
+    """
+
+    _known: Recent[tuple[str, str, str], int] = field(default_factory=Recent)
 
     def of(self, key: Key, identity: str) -> int:
         """The number of an item; 0: as far as this process knows, it was never raised."""
-        with self._lock:
-            return self._known.get((key["counter"], key["part"], identity), 0)
+        known = self._known.get((key["counter"], key["part"], identity))
+        return 0 if known is None else known.value
 
     def learn(self, key: Key, identity: str, item: Item) -> None:
         """Keep the number of an item that was read."""
-        number = fence_of(item)
-        with self._lock:
-            place = key["counter"], key["part"], identity
-            if number or place in self._known:
-                self._known[place] = number
-                self._known.move_to_end(place)
-                if len(self._known) > _KEPT:
-                    self._known.popitem(last=False)
+        number, place = fence_of(item), (key["counter"], key["part"], identity)
+        if number or self._known.get(place) is not None:
+            self._known.keep(place, number)
 
 
 def fence_of(item: Item) -> int:

@@ -16,11 +16,9 @@ the attempt driver tries it again.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from functools import partial
-from threading import Lock
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import amount, keys
 from countledger.ledger.attempts import Done, Reply, Send, attempt, otherwise
@@ -37,7 +35,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.namespace import Kind, Namespace, Namespaces
 from countledger.ledger.operations import Compare, Get, Query, TransactGet
-from countledger.ledger.processes import refuse_to_pickle
+from countledger.ledger.recent import Recent
 from countledger.ledger.tombstones import removed_id
 from countledger.producers.strict.change import KnownFences, refusal
 from countledger.producers.strict.definition import (
@@ -75,7 +73,6 @@ _OR_OVER_REGIONS: Final = (
     ", or take a namespace of kind strict-regions, whose counters work in several regions"
 )
 # About two megabytes; the least recently used definitions beyond are read again.
-_KEPT: Final = 10_000
 
 
 def check_over_regions(definition: Definition) -> None:
@@ -137,12 +134,7 @@ class Definitions:
     """
 
     connection: Connection
-    _known: OrderedDict[str, Definition] = field(default_factory=OrderedDict, repr=False)
-    _lock: Lock = field(default_factory=Lock, repr=False)
-
-    def __reduce__(self) -> NoReturn:
-        """As `refuse_to_pickle`."""
-        refuse_to_pickle()
+    _known: Recent[str, Definition] = field(default_factory=Recent, repr=False)
 
     def get(self, counter: str) -> tuple[Definition, Item | None]:
         """A counter's definition, and its main item if it had to be read: one read unit then.
@@ -151,12 +143,8 @@ class Definitions:
             NoSuchCounter: no counter has that name.
             CorruptItem: it cannot be read.
         """
-        with self._lock:
-            known = self._known.get(counter)
-            if known is not None:
-                self._known.move_to_end(counter)
-                return known, None
-        return self.read(counter)
+        known = self._known.get(counter)
+        return self.read(counter) if known is None else (known.value, None)
 
     def read(self, counter: str) -> tuple[Definition, Item]:
         """The same, always with a read: one read unit.
@@ -181,15 +169,11 @@ class Definitions:
 
     def keep(self, definition: Definition) -> None:
         """Know it without a read."""
-        with self._lock:
-            self._known[definition.counter] = definition
-            if len(self._known) > _KEPT:
-                self._known.popitem(last=False)
+        self._known.keep(definition.counter, definition)
 
     def forget(self, counter: str) -> None:
         """Read it again the next time."""
-        with self._lock:
-            self._known.pop(counter, None)
+        self._known.forget(counter)
 
 
 @dataclass(slots=True)

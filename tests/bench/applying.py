@@ -12,7 +12,7 @@ import boto3
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import ShardDirectory
 from countledger.consumers.record import ShardName
-from countledger.consumers.total_writer import DueRules
+from countledger.consumers.total_writer import due_rule_of
 from countledger.ledger.calendar import Per
 from tests.bench import evaluate, fold
 from tests.bench.emitting import REGION, ledger_at
@@ -83,11 +83,11 @@ def _update_each(url: str) -> Work:
 
 def materializing(distinct: int, size: int, url: str) -> Work:
     """Apply batches of that many records, of so many counters."""
-    dynamo = ledger_at(url).connection.dynamo("standard")
     clock = _Then()
-    rules = DueRules(dynamo, _TABLE, clock)
+    connection = replace(ledger_at(url).connection.with_counters(_TABLE), clock=clock)
+    dynamo, rule_of = connection.retrying, due_rule_of(connection)
     shards = ShardDirectory({str(_SHARD): clock.now_ms()})
-    materializer = Materializer(dynamo, _TABLE, _NoQuarantine(), clock, rules, shards=shards)
+    materializer = Materializer(dynamo, _TABLE, _NoQuarantine(), clock, rule_of, shards=shards)
     records = fold.batch(distinct, size)
 
     def work(counters: Sequence[str]) -> float:

@@ -11,7 +11,7 @@ from countledger.consumers.alerts.evaluator import Evaluator
 from countledger.consumers.alerts.message import Alert, FailedAlert
 from countledger.consumers.alerts.rule import Rule, Target
 from countledger.consumers.alerts.rule_index import RuleIndex
-from countledger.consumers.total_writer import WindowRules
+from countledger.consumers.total_writer import windows_of
 from countledger.ledger import keys
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.operations import Put
@@ -63,7 +63,7 @@ class Evaluating:
             self.heard,
             KeptRecords(),
             ManualClock(),
-            WindowRules(dynamo, self.store.counters).of,
+            windows_of(self.store.process(dynamo=dynamo)),
         )
         assert evaluator.apply(records, "stream").retry_from is None
         return dynamo.meter.write_units, dynamo.meter.read_units

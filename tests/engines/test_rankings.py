@@ -7,7 +7,7 @@ import pytest
 
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.rankings import Ranked, Rankings, ranked
-from countledger.consumers.total_writer import FoldedChange, RankRules, and_also, update_of
+from countledger.consumers.total_writer import FoldedChange, and_also, rank_clauses_of, update_of
 from countledger.ledger import keys
 from countledger.ledger.amount import Amount
 from countledger.ledger.errors import BadSetting, CorruptItem, NamespaceUnknown, NotRanked
@@ -83,8 +83,14 @@ def test_the_materializer_ranks_new_totals_and_keeps_old_ones_in_order(
     store.namespaces().create(namespace)
     rankings, clock = _rankings(store), HandClock()
     rankings.switch_on(namespace)
-    rules = RankRules(store.dynamo(), store.counters, clock)
-    materializer = Materializer(store.dynamo(), store.counters, KeptRecords(), clock, ranks=rules)
+    process = store.process(clock)
+    materializer = Materializer(
+        store.dynamo(),
+        store.counters,
+        KeptRecords(),
+        clock,
+        rank_clauses=rank_clauses_of(process),
+    )
     recorder = store.recorder()
     list(recorder.record_many(Event(name, n + 1) for n, name in enumerate(names)))
     list(recorder.record_many([Event(names[0], 10)]))
@@ -96,26 +102,26 @@ def test_the_materializer_ranks_new_totals_and_keeps_old_ones_in_order(
         materializer.apply(batch, shard)
 
     assert [one.counter for one in rankings.top(namespace)] == [names[n] for n in (0, 3, 2, 1)]
-    assert rules.dynamo.meter.read_units == 0.5
+    assert process.retrying.meter.read_units == 0.5
 
 
 def test_a_rule_is_looked_at_again_after_a_minute(store: Store, namespace: str) -> None:
     counter = f"{namespace}:c"
     store.namespaces().create(namespace)
     rankings, clock = _rankings(store), HandClock()
-    rules = RankRules(store.dynamo(), store.counters, clock)
-    assert rules.clauses(counter) == ()
+    clauses = rank_clauses_of(store.process(clock))
+    assert clauses(counter) == ()
 
     rankings.switch_on(namespace)
-    assert rules.clauses(counter) == ()
+    assert clauses(counter) == ()
     clock.sleep_ms(RANK_RULE_LIFE_MS)
-    assert rules.clauses(counter) == clauses_for(counter, PARTITIONS)
+    assert clauses(counter) == clauses_for(counter, PARTITIONS)
 
     _moved(store, counter, 1, 1, on=True)
     assert [one.counter for one in rankings.top(namespace)] == [counter]
     rankings.switch_off(namespace)
     clock.sleep_ms(RANK_RULE_LIFE_MS)
-    assert rules.clauses(counter) == clauses_for(counter, 0)
+    assert clauses(counter) == clauses_for(counter, 0)
 
 
 def test_switching_off_takes_all_totals_out(store: Store, namespace: str) -> None:
@@ -262,8 +268,9 @@ def test_more_partitions_lose_no_total(store: Store, namespace: str) -> None:
 
     assert rankings.switch_on(namespace, partitions=32) == 0
     assert _top(rankings, namespace, 20) == before
-    rules = RankRules(store.dynamo(), store.counters, HandClock())
-    moved = {rules.clauses(f"{namespace}:{name}") for name in names}
+    process = store.process()
+    clauses = rank_clauses_of(process)
+    moved = {clauses(f"{namespace}:{name}") for name in names}
     assert len(moved) > PARTITIONS
 
     with pytest.raises(BadSetting, match="has 32 already"):
@@ -271,7 +278,7 @@ def test_more_partitions_lose_no_total(store: Store, namespace: str) -> None:
     assert rankings.switch_on(namespace) == 0
     assert rankings.switch_off(namespace) == len(names)
     rankings.switch_on(namespace)
-    rule = rules.dynamo.get(store.counters, keys.ranking_key(namespace))
+    rule = process.retrying.get(store.counters, keys.ranking_key(namespace))
     assert rule is not None
     assert rule["partitions"] == 32
 

@@ -9,7 +9,7 @@ from countledger.consumers.group_board import GroupBoard
 from countledger.consumers.groups import Groups
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.rankings import Rankings
-from countledger.consumers.total_writer import RankRules
+from countledger.consumers.total_writer import rank_clauses_of
 from countledger.ledger import keys
 from countledger.ledger.errors import NoSuchGroup
 from countledger.producers.event import Event
@@ -192,10 +192,13 @@ def test_a_rule_that_cannot_be_read_lets_the_batch_come_again(store: Store, coun
     store.recorder().record(Event(counter, 5))
     ((shard, records),) = store.records(counter, 1).items()
     clock = HandClock()
-    rules = RankRules(store.connection.dynamo("none").metered(), store.counters, clock)
-    materializer = Materializer(store.dynamo(), store.counters, KeptRecords(), clock, ranks=rules)
+    unretried = store.connection.dynamo("none").metered()
+    clauses = rank_clauses_of(store.process(clock, dynamo=unretried))
+    materializer = Materializer(
+        store.dynamo(), store.counters, KeptRecords(), clock, rank_clauses=clauses
+    )
 
-    with faults(rules.dynamo.client, at="GetItem", plan=[Fault(Kind.THROTTLE)]):
+    with faults(unretried.client, at="GetItem", plan=[Fault(Kind.THROTTLE)]):
         failed = materializer.apply(records, shard)
     done = materializer.apply(records, shard)
     again = materializer.apply(records, shard)

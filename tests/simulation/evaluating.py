@@ -18,7 +18,7 @@ from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.service import Alerts, InitialScan
 from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.record import label_of
-from countledger.consumers.total_writer import WindowRules
+from countledger.consumers.total_writer import windows_of
 from countledger.infra.local.mappings import record_filter
 from countledger.infra.template import mapping_settings
 from countledger.ledger.errors import CountledgerError
@@ -118,7 +118,7 @@ class EvaluatorFunction:
             parts.letters,
             quarantine,
             clock=process,
-            windows=WindowRules(dynamo, COUNTERS, process).of,
+            windows=windows_of(connection_of(process)),
         )
 
 

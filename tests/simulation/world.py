@@ -14,16 +14,22 @@ from botocore.exceptions import ClientError
 from countledger.consumers.handler import answer_of, shard_of
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import PassedShards, ShardDirectory
-from countledger.consumers.total_writer import DueRules, TtlCache, WindowRules, new_memory
+from countledger.consumers.total_writer import (
+    due_rule_of,
+    new_due_rules,
+    new_window_settings,
+    windows_of,
+)
 from countledger.infra.local.mappings import record_filter
 from countledger.infra.memory.tables import key_of
 from countledger.infra.template import mapping_settings
 from countledger.ledger import keys, quarantine
 from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import CountledgerError
-from countledger.ledger.limits import DAY_MS, MINUTE_MS, WINDOWS_LIFE_MS
+from countledger.ledger.limits import DAY_MS, MINUTE_MS
 from countledger.ledger.quarantine import QuarantineSource
 from tests.simulation.alert_account import AlertAccount
+from tests.simulation.connection import connection_of
 from tests.simulation.dynamo import SimulatedClient
 from tests.simulation.evaluating import Alarms, evaluator_mapping, quarantine_of
 from tests.simulation.mailbox import Mailbox
@@ -47,6 +53,7 @@ if TYPE_CHECKING:
 
     from countledger.infra.memory.tables import Change, Key
     from countledger.ledger.indexes import DueRule
+    from countledger.ledger.recent import Recent
     from countledger.ledger.windows import WindowSetting
     from tests.simulation.auditor import Auditor
     from tests.simulation.faults import Faults
@@ -124,8 +131,8 @@ class World:
     late: int = 0
     zombies: int = 0
     processes: int = 0
-    rules: dict[str, TtlCache[DueRule | None]] = field(default_factory=dict)
-    settings: dict[str, TtlCache[tuple[WindowSetting, ...]]] = field(default_factory=dict)
+    rules: dict[str, Recent[str, DueRule | None]] = field(default_factory=dict)
+    settings: dict[str, Recent[str, tuple[WindowSetting, ...]]] = field(default_factory=dict)
     directories: dict[str, ShardDirectory] = field(default_factory=dict)
     passed: dict[str, PassedShards] = field(default_factory=dict)
     forgotten: set[tuple[str, Key]] = field(default_factory=set)
@@ -314,28 +321,26 @@ class World:
     def _materialize(self, event: dict[str, Any], process: Process) -> Map[str, Any]:
         dynamo = self.dynamo(process, retries=True)
         # A warm function knows of a schedule what it read up to a minute ago.
-        known = self.rules.setdefault(process.region, new_memory())
+        known = self.rules.setdefault(process.region, new_due_rules())
         materializer = Materializer(
             dynamo,
             COUNTERS,
             quarantine_of(self, process, QuarantineSource.LEDGER),
             process,
-            DueRules(dynamo, COUNTERS, process, known),
+            due_rule_of(connection_of(process), known),
             shards=self.directories.setdefault(process.region, ShardDirectory()),
             passed=self.passed.setdefault(process.region, self._new_passed()),
-            windows=self._windows_of(dynamo, process),
+            windows=self._windows_of(process),
         )
         deadline = Deadline.within(process, None, self.shape.invocation_ms, margin_ms=0)
         records = event.get("Records") or []
         return answer_of(materializer.apply(records, shard_of(event), deadline), records)
 
-    def _windows_of(
-        self, dynamo: SimulatedClient, process: Process
-    ) -> Callable[[str], tuple[WindowSetting, ...]] | None:
+    def _windows_of(self, process: Process) -> Callable[[str], tuple[WindowSetting, ...]] | None:
         if self.auditor.windows.settings is None:
             return None  # the calls of other seeds stay what they are
-        known = self.settings.setdefault(process.region, TtlCache(WINDOWS_LIFE_MS))
-        return WindowRules(dynamo, COUNTERS, process, known).of
+        known = self.settings.setdefault(process.region, new_window_settings())
+        return windows_of(connection_of(process), known)
 
     def _new_passed(self) -> PassedShards:
         """Totals are cleaned up at once here, by what was read lately."""

@@ -74,6 +74,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
     },
     "expired holds: releases more of them, or waits for who does, before each next request": {
         "producers/strict/creation.py": "_delete_together",
+        "producers/strict/holds.py": "_with_headroom",
         "producers/strict/multi_update.py": "apply_legs",
         "producers/strict/release.py": "again split",
     },
@@ -82,12 +83,10 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "consumers/group_board.py": "_write _write_until_agreed",
         "consumers/groups.py": "make_again switch",
         "consumers/rankings.py": "_changed _sweep_until_agreed",
-        "consumers/total_writer.py": "_apply",
-        "consumers/window_writer.py": "_apply",
+        "consumers/progress.py": "write_above",
         "infra/portability/restore.py": "complete",
         "ledger/tombstones.py": "put_if_vacant",
         "producers/strict/creation.py": "_create_together",
-        "producers/strict/holds.py": "_with_headroom",
     },
 }
 
@@ -155,6 +154,11 @@ def _called(path: Path, node: ast.AST) -> Iterator[tuple[Path, Function]]:
         function = call.func
         if isinstance(function, ast.Attribute) and getattr(function.value, "id", "") == "self":
             yield from ((path, one) for one in _functions(path).get(function.attr, []))
+        elif isinstance(function, ast.Attribute):
+            package, name = _imported(path).get(getattr(function.value, "id", ""), (_ROOT, ""))
+            holder = package.with_suffix("") / f"{name}.py"
+            if name and holder.exists():
+                yield from ((holder, one) for one in _functions(holder).get(function.attr, []))
         elif isinstance(function, ast.Name):
             own = _functions(path).get(function.id, [])
             yield from ((path, one) for one in own if one.col_offset == 0)

@@ -9,10 +9,11 @@ from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
 from countledger.consumers.alerts.message import Alert, FailedAlert, body_of
 from countledger.consumers.alerts.rule import Direction, Rule, Target
 from countledger.consumers.alerts.rule_index import RuleIndex
-from countledger.consumers.total_writer import WindowRules
+from countledger.consumers.total_writer import windows_of
 from countledger.ledger.amount import Amount, to_text
 from countledger.ledger.errors import Throttled
 from countledger.ledger.limits import SECOND_MS
+from tests.unit.connections import connection_on
 from tests.unit.consumers.world import Kept
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
@@ -155,7 +156,7 @@ class World:
 
     def evaluator(self) -> Evaluator:
         services = (self.targets, self.letters, self.quarantine)
-        windows = WindowRules(self.dynamo, TABLE, self.clock).of
+        windows = windows_of(connection_on(self.dynamo, self.clock))
         return Evaluator(self.dynamo, TABLE, self, *services, self.clock, windows)
 
     def deliver(self, records: Sequence[dict[str, Any]]) -> EvaluationOutcome:

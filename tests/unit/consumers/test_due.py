@@ -7,10 +7,11 @@ import pytest
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import ShardDirectory
 from countledger.consumers.record import ShardName
-from countledger.consumers.total_writer import DueRules
+from countledger.consumers.total_writer import due_rule_of
 from countledger.ledger import keys
 from countledger.ledger.errors import RequestRejected, Throttled
 from countledger.ledger.limits import DUE_RULE_LIFE_MS, HOUR_MS
+from tests.unit.connections import connection_on
 from tests.unit.consumers.records import COUNTER, record
 from tests.unit.consumers.world import opened
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
@@ -38,9 +39,9 @@ def _dynamo(schedule: dict[str, Any] | None = SCHEDULE) -> MemoryClient:
 
 def _materializer(dynamo: MemoryClient, clock: ManualClock | None = None) -> Materializer:
     clock = clock or ManualClock()
-    rules = DueRules(dynamo, TABLE, clock)
+    rule_of = due_rule_of(connection_on(dynamo, clock))
     shards = ShardDirectory({str(SHARD): NOW_MS})
-    return Materializer(dynamo, TABLE, NoQuarantine(), clock, rules, shards=shards)
+    return Materializer(dynamo, TABLE, NoQuarantine(), clock, rule_of, shards=shards)
 
 
 def _total(dynamo: MemoryClient) -> dict[str, Any]:

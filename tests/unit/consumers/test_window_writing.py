@@ -11,7 +11,7 @@ import pytest
 from countledger.consumers.materializer import BatchOutcome, Materializer
 from countledger.consumers.progress import ShardDirectory
 from countledger.consumers.record import ShardName
-from countledger.consumers.total_writer import WindowRules
+from countledger.consumers.total_writer import windows_of
 from countledger.ledger import keys
 from countledger.ledger.calendar import Per
 from countledger.ledger.errors import Throttled, Unclear
@@ -19,6 +19,7 @@ from countledger.ledger.limits import DAY_MS, FORMAT, HOUR_MS, MINUTE_MS
 from countledger.ledger.operations import Delete, Put, Update
 from countledger.ledger.total import windows_id_of, windows_names
 from countledger.ledger.windows import WindowSetting, cells_of, encode_settings
+from tests.unit.connections import connection_on
 from tests.unit.consumers.records import COUNTER, image, record, with_stream
 from tests.unit.consumers.world import Kept
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
@@ -319,10 +320,10 @@ def test_settings_that_cannot_be_read_stop_no_total() -> None:
     dynamo, errors = MemoryClient(), list[str]()
     item = encode_settings("n", [setting()])
     dynamo.put(Put(TABLE, {**item, **keys.windows_key(keys.namespace_of(COUNTER)), "settings": 5}))
-    rules = WindowRules(
-        dynamo, TABLE, ManualClock(), on_corrupt=lambda error: errors.append(str(error))
+    windows = windows_of(
+        connection_on(dynamo, ManualClock()), on_corrupt=lambda error: errors.append(str(error))
     )
-    made = replace(materializer(dynamo), windows=rules.of)
+    made = replace(materializer(dynamo), windows=windows)
 
     assert made.apply([timed(100, 5)], SHARD).retry_from is None
 
@@ -335,7 +336,7 @@ def test_settings_of_a_later_release_are_waited_for() -> None:
     item = encode_settings("n", [setting()])
     key = keys.windows_key(keys.namespace_of(COUNTER))
     dynamo.put(Put(TABLE, {**item, **key, "v": FORMAT + 1}))
-    made = replace(materializer(dynamo), windows=WindowRules(dynamo, TABLE, ManualClock()).of)
+    made = replace(materializer(dynamo), windows=windows_of(connection_on(dynamo, ManualClock())))
 
     assert made.apply([timed(100, 5)], SHARD).retry_from == 100
 

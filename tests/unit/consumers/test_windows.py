@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from countledger.consumers import windows
-from countledger.consumers.total_writer import WindowRules
+from countledger.consumers.total_writer import windows_of
 from countledger.consumers.verify import Judgement, Remedy
 from countledger.consumers.window_audit import WindowRebuilder, clear_with_windows
 from countledger.consumers.window_verify import WindowVerifier
@@ -63,8 +63,8 @@ class Windowed(World):
         """An entry of now, that is handled at once."""
         occurred_ms = None if occurred_at is None else int(occurred_at.timestamp() * 1_000)
         record = self.show(item=self.write(delta, occurred_at_ms=occurred_ms))
-        rules = WindowRules(self.dynamo, COUNTERS, self.clock)
-        assert self.deliver([record], windows=rules.of).retry_from is None
+        windows = windows_of(connection_on(self.dynamo, self.clock))
+        assert self.deliver([record], windows=windows).retry_from is None
 
     def window_verifier(self) -> WindowVerifier:
         return WindowVerifier(self.verifier())
