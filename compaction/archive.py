@@ -255,7 +255,6 @@ def _sorted(value: Any) -> Any:  # noqa: ANN401 - of any depth
 
 
 def _binaries(value: Any) -> Any:  # noqa: ANN401 - of any depth
-    """The same with binaries as bytes."""
     if isinstance(value, list):
         return [_binaries(inner) for inner in value]
     if not isinstance(value, dict):

@@ -443,10 +443,7 @@ class Compactor:
         return run.report()
 
     def plan(self, counter: str) -> CompactionPlan:
-        """What a run would do now; nothing is written. One read unit for each 4 KB of old entries.
-
-        CorruptItem: the head or an entry cannot be read.
-        """
+        """What a run would do now; nothing is written. A read unit for each 4 KB of old entries."""
         counter = keys.check_counter(counter)
         namespace = self.namespaces.expect(counter, Kind.LEDGER)
         limit = self.limit(namespace)
@@ -463,10 +460,7 @@ class Compactor:
 
 @dataclass(slots=True)
 class _Estimate:
-    """Adds up what a run would do, from what is in the table.
-
-    The entries that the head still covers are to be deleted, too.
-    """
+    """Adds up what a run would do; entries that the head still covers are to be deleted, too."""
 
     retire: Retire
     covers_max: int
@@ -508,7 +502,6 @@ class _Estimate:
 
 
 def _units_of(item: Mapping[str, object]) -> int:
-    """The write units of one write of an item."""
     return max(1, ceil((_size_of(item) - _CONTAINER_BYTES) / _KB))
 
 

@@ -134,7 +134,6 @@ class DeletionMarks:
 
 
 def new_mark(counter: str, at_ms: int) -> Item:
-    """The own attributes of the mark of a counter."""
     return {**keys.deletion_key(counter), "at": at_ms}
 
 
@@ -177,7 +176,6 @@ def _is(mark: DeletionMark) -> Compare:
 
 
 def _next(table: str, mark: DeletionMark, clauses: tuple[Clause, ...], call: str) -> Update:
-    """The next revision of a mark."""
     raised = Assign(REVISION, mark.revision + 1), Assign(CHANGED_BY, call)
     same = AllOf(_is(mark), Compare(REVISION, "=", mark.revision))
     return Update(table, keys.deletion_key(mark.counter), (*clauses, *raised), same)
@@ -374,7 +372,6 @@ class Deletion:
 
 
 def skipped(counter: str, detail: str) -> Deletion:
-    """A deletion that did nothing this time, for this reason."""
     return Deletion(counter, DeletionStage.SKIPPED, None, detail)
 
 

@@ -115,11 +115,7 @@ class WorkQueue:
         self.client, self.url = connection.queues(), connection.setting("compaction_queue_url")
 
     def send(self, batch: Sequence[Work]) -> int:
-        """Send up to ten messages; how many the queue took in the end.
-
-        One call, and more for those that the queue does not take. ServiceFailed: the call itself
-        failed.
-        """
+        """Send up to ten messages; how many the queue took in the end, by one call or more."""
         entries: list[Any] = [
             {"Id": str(number), "MessageBody": encode_work(work)}
             for number, work in enumerate(batch)
@@ -144,7 +140,6 @@ class WorkQueue:
 
 
 def batches(work: Iterable[Work]) -> Iterator[list[Work]]:
-    """The work in portions that one call takes."""
     feed = iter(work)
     while batch := list(islice(feed, CALL_MESSAGES)):
         yield batch

@@ -119,10 +119,7 @@ class DueIndex:
 
 @dataclass(frozen=True, slots=True)
 class SweepSegment:
-    """A part of a sweep: put the counters of a namespace that are missing into the due index.
-
-    It reads a segment of the table `counters` after a key; None: from its beginning.
-    """
+    """A part of a sweep: put missing counters into the due index, from a key of the table on."""
 
     namespace: str
     segment: int

@@ -44,10 +44,7 @@ def _parts() -> _CompactionParts:
 
 
 def dispatch(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Send the due counters of a namespace to the workers: `Dispatcher.dispatch`.
-
-    The event is the input of the trigger: the namespace, and the revision of its schedule.
-    """
+    """A trigger's tick, with namespace and revision: `Dispatcher.dispatch`."""
     expected = 'the input of a trigger, {"namespace": "...", "revision": "..."}'
     given = object_in(event, expected)
     namespace, revision = given.get("namespace"), given.get("revision")

@@ -118,10 +118,7 @@ EPOCH_ZERO: Final = 0
 def may_merge(
     shown: Mapping[str, Shown], home: str, region: str, now_ms: int, terms: LeaseTerms
 ) -> Ruling:
-    """Whether a region may merge, by what each region shows, read after the list of regions was.
-
-    `home` is that of the settings, for epoch 0.
-    """
+    """Whether a region may merge, by what each region shows, read after the list of regions was."""
     epoch = shown[region].epoch or Epoch(number=EPOCH_ZERO, home=home, id="")
     if reason := _no_home(shown, epoch, region, now_ms):
         return MergeWait(reason)

@@ -81,8 +81,6 @@ class AgeLimit:
 def limits_by(
     connection: Connection, min_age_ms: int | None = None
 ) -> Callable[[Namespace], AgeLimit]:
-    """The limit of each namespace under the bounds of this process."""
-
     def limit_of(namespace: Namespace) -> AgeLimit:
         return AgeLimit(
             namespace.horizon_ms,

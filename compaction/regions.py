@@ -94,10 +94,7 @@ def survey_of(description: Mapping[str, object], home: str) -> Survey:
 
 @dataclass(slots=True)
 class KnownRegions:
-    """What a process knows of the regions.
-
-    `held`: by which other regions the lease was seen, and until when it is held.
-    """
+    """What a process knows of the regions; `held`: which showed the lease, and until when."""
 
     clients: dict[str, DynamoClient] = field(default_factory=dict)
     survey: tuple[int, Survey] | None = None
@@ -132,7 +129,6 @@ class Regions:
         return self._known.survey[1]
 
     def refuse_transactions(self) -> None:
-        """Raise BadSetting if the consistency of the table allows no transactions."""
         if self.survey().strong:
             raise BadSetting(
                 f"table {self.table!r} has multi-region strong consistency, which allows no "
@@ -241,7 +237,6 @@ class Views:
         return found + dynamo.get_many(table, asked, consistent=True)
 
     def shown_elsewhere(self, counter: str, wanted: list[str]) -> list[dict[str, Item]]:
-        """For each other region, the entries of those sort keys that it shows."""
         return [
             {item["entry"]: item for item in self.shown(counter, wanted, name)}
             for name in self.regions.survey().others

@@ -127,11 +127,7 @@ class Retirer:
     before_send: Callable[[], None]
 
     def retire(self, keys: list[str], late: Callable[[], bool]) -> bool:
-        """Delete entries of the head's covers; whether all was done before it was time to stop.
-
-        Tampered: one of them was changed by hand; deleting stops. ServiceFailed: every attempt met
-        a conflict.
-        """
+        """Delete entries of the covers, until one is Tampered; whether all was done in time."""
         perform = DynamoPerformer(self.dynamo, self.dynamo, self.clock)
         size = TRANSACTION_ACTIONS if self.how is Retire.TRANSACTION else 1
         feed = iter(sorted(keys))

@@ -152,7 +152,6 @@ class SalvageReport:
 
     @property
     def undecided(self) -> int:
-        """How many entries were not written that a person must decide about."""
         return sum(self.fates[one] for one in LISTED)
 
     def note(self, counter: str, items: Sequence[Item], fates: Sequence[SalvageFate]) -> None:
@@ -180,10 +179,7 @@ class SalvagePlace:
 
 
 class SalvagePlaces:
-    """Reads and writes, in the home, the place of the salvage of one lost region.
-
-    ServiceFailed: another salvage has taken over.
-    """
+    """The place of a lost region's salvage, in the home; ServiceFailed: another has taken over."""
 
     def __init__(self, connection: Connection, lost: str) -> None:
         self.connection, self.lost = connection, lost

@@ -185,7 +185,6 @@ def _is_part(field: _Field, part: str) -> bool:
 
 
 def _number(field: _Field, text: str) -> int | None:
-    """The number of a value, or None if the field does not take it."""
     if text.upper() in field.names:
         return field.low + field.names.index(text.upper())
     if not (text.isascii() and text.isdecimal()):
@@ -220,10 +219,7 @@ class Triggers:
         self._setting = connection.setting
 
     def put(self, namespace: str, revision: str, expression: str) -> None:
-        """Create the trigger of a revision, unless it exists. One call.
-
-        ServiceFailed: the service did not take it; for a bad expression with its reason.
-        """
+        """Create the trigger of a revision, unless it exists: one call, or ServiceFailed."""
         request = {
             "Name": trigger_name(namespace, revision),
             "GroupName": self.group,

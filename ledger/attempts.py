@@ -230,7 +230,7 @@ class Exhausted(NamedTuple, Generic[_S]):
 
 @dataclass(slots=True)
 class Attempts:
-    """The attempts of one call, over all the requests that it sends.
+    """The attempts of one call, over all its requests.
 
     `until_ms` is the deadline: when what makes another attempt safe may be forgotten; None: never.
     """
@@ -346,9 +346,8 @@ def otherwise(reply: Reply[_S]) -> Again[_S] | GiveUp:
 def raise_exhausted(exhausted: Exhausted[Any], what: str, advice: str) -> NoReturn:
     """End a call that was not done; `advice` is for a caller whose outcome stays unknown.
 
-    an attempt may have been applied      Unclear
-    each attempt was clearly refused      Throttled
-    nothing ever answered                 Unreachable
+    Unclear if an attempt may have been applied, Throttled if each was clearly refused, Unreachable
+    if nothing ever answered.
     """
     error = exhausted.error
     if exhausted.maybe_applied:
@@ -426,10 +425,7 @@ def _with_deadline(send: Send, attempts: Attempts) -> Send:
 
 
 def write_one(dynamo: DynamoClient, write: Put | Update | Delete) -> Item | None:
-    """Write one item: one write unit for each KB, also if its condition fails (ConditionFailed).
-
-    Returns the item as it is now, of an update that requests it.
-    """
+    """Write one item: a unit for each KB, also if its condition fails. An update may return it."""
     if isinstance(write, Update):
         return dynamo.update(write)
     if isinstance(write, Put):

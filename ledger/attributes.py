@@ -157,11 +157,7 @@ def decoded(
     decode: Callable[[Item], _T],
     on_corrupt: OnCorrupt | None = None,
 ) -> Iterator[_T]:
-    """Items as values.
-
-    `on_corrupt` is called with the error of each item that cannot be read, and hides no other one;
-    without it, CorruptItem is raised.
-    """
+    """Items as values; those that cannot be read go to `on_corrupt`, or raise CorruptItem."""
     for item in items:
         try:
             value = decode(item)

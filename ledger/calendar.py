@@ -75,10 +75,7 @@ def zone_with(name: str, rules: bytes) -> ZoneInfo:
 
 
 def rules_of(name: str) -> bytes:
-    """The rules of a time zone in the installed `tzdata`, in the format TZif: up to 3 KB.
-
-    BadSetting if no zone has that name.
-    """
+    """The rules of a time zone in the installed `tzdata`: TZif of up to 3 KB; else BadSetting."""
     if name not in _names():
         raise BadSetting(
             f"time zone {shown(name)} is not in the IANA database: give a name such as "

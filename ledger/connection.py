@@ -183,10 +183,7 @@ def replaced_by(connection: Connection) -> Iterator[None]:
 
 
 def is_fast(transport: str | None) -> bool:
-    """Whether the calls on items take the fast transport: by the setting, or if it is installed.
-
-    SetupError if the setting is `fast` and the extra is not installed.
-    """
+    """Whether calls on items take the fast transport; SetupError if it is set and not installed."""
     if transport == "boto3":
         return False
     if find_spec("orjson") is not None:
@@ -365,7 +362,6 @@ class Connection:
 
     @property
     def ledger(self) -> str:
-        """The table of entries and heads."""
         return self.setting("ledger_table")
 
     @property
@@ -505,7 +501,6 @@ class Connection:
         return client
 
     def metrics(self) -> Any:  # noqa: ANN401 - typed where they are read
-        """A client of CloudWatch."""
         return self._client("cloudwatch")
 
     def administration(self, service: Literal["iam", "service-quotas", "sts"]) -> Any:  # noqa: ANN401 - as above

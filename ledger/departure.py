@@ -197,8 +197,6 @@ def watch(client: Any, timeout_ms: float = inf) -> None:  # noqa: ANN401 - a cli
 
 
 class LambdaContext(Protocol):
-    """What is asked of the context of an invocation."""
-
     def get_remaining_time_in_millis(self) -> int: ...
 
 

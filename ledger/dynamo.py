@@ -219,10 +219,7 @@ class DynamoClient:
         return [decode(item) if item else None for item in found]
 
     def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
-        """Write up to 25 items without condition, once: one write unit for each KB.
-
-        Returns the items that the service did not take this time.
-        """
+        """Write up to 25 items once, a unit for each KB; returns those that were not taken."""
         return self._put_batch(table, [{"PutRequest": {"Item": encode(one)}} for one in items])
 
     def put_entries(self, batch: PutBatch) -> list[Item]:
@@ -267,10 +264,7 @@ def _listed(consumed: Any) -> list[ConsumedCapacityTypeDef]:  # noqa: ANN401 - o
 
 
 def of_the_table(lists: Mapping[str, Sequence[Any]]) -> list[Any]:
-    """What an answer lists of the one table that was asked, which may be named in another way.
-
-    A table that was named by its ARN may be answered under its name.
-    """
+    """What an answer lists of the one table: a table named by its ARN may be under its name."""
     return [one for listed in lists.values() for one in listed]
 
 

@@ -22,7 +22,6 @@ _FIELDS: Final = 5
 
 
 def described(event: object) -> str:
-    """A description of an event for an error."""
     if isinstance(event, list):
         return f"a list of {len(event)} items, as an EventBridge pipe sends it"
     if not isinstance(event, dict):
@@ -60,7 +59,6 @@ def _may_be_empty(event: Mapping[str, Any]) -> bool:
 
 
 def source_name(record: object) -> str:
-    """The service that a record names as its source."""
     fields = record if isinstance(record, dict) else {}
     name = fields.get("eventSource", fields.get("EventSource"))
     return name if isinstance(name, str) else "an unknown source"

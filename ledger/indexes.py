@@ -105,7 +105,6 @@ def due_state_of(total: Item) -> DueState:
 
 
 def buckets_of(namespace: str) -> list[str]:
-    """The partitions of the index that hold the counters of a namespace."""
     return [f"{namespace}#{number}" for number in range(BUCKETS)]
 
 

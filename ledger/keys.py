@@ -275,7 +275,6 @@ def release_key(counter: str) -> dict[str, str]:
 
 
 def strict_key(counter: str) -> dict[str, str]:
-    """The key of a strict counter in the directory of its namespace."""
     return {"counter": STRICT_PREFIX + namespace_of(counter), "part": counter}
 
 
@@ -320,7 +319,6 @@ def rule_key(name: str) -> dict[str, str]:
 
 
 def past_rule_key(name: str, revision: str) -> dict[str, str]:
-    """The key of an alert rule as it was."""
     return {"counter": ALERT_RULES, "part": f"{PAST_RULE_PREFIX}{name}#{revision}"}
 
 
@@ -365,7 +363,6 @@ def check_group(name: object) -> str:
 
 
 def group_key(group: str) -> dict[str, str]:
-    """The key of a group in the directory of groups."""
     return {"counter": GROUP_PREFIX, "part": GROUP_PREFIX + group}
 
 
@@ -398,7 +395,6 @@ def quarantine_place(at_ms: int, identity: str) -> str:
 
 
 def deletion_key(counter: str) -> dict[str, str]:
-    """The key of the mark of a deletion."""
     return {"counter": DELETION_PREFIX + namespace_of(counter), "entry": counter}
 
 
@@ -415,7 +411,6 @@ def log_time_ms(place: str) -> int:
 
 
 def run_key(namespace: str) -> dict[str, str]:
-    """The key of the result of the last run of a namespace's schedule."""
     return {"counter": NAMESPACE_PREFIX + namespace, "part": RUN}
 
 
@@ -425,12 +420,10 @@ def quota_key(prefix: str) -> dict[str, str]:
 
 
 def quota_limit_key(incarnation: str, counter: str) -> dict[str, str]:
-    """The key of the limit of one counter of a quota."""
     return {"counter": QUOTA_PREFIX + incarnation, "part": counter}
 
 
 def quota_window_key(incarnation: str, counter: str, window: str) -> dict[str, str]:
-    """The key of what a counter of a quota has used in a window."""
     return {"counter": f"{QUOTA_PREFIX}{incarnation}#{counter}", "part": WINDOW_PREFIX + window}
 
 

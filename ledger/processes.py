@@ -117,10 +117,7 @@ def abandon_in_forks(what: object) -> None:
 
 
 class PerProcess(Generic[_T]):
-    """A value that each process makes for itself, at its first use there.
-
-    Two threads may call `make` at the same time; one value is kept.
-    """
+    """A value that each process makes at its first use; of two threads' values one is kept."""
 
     __slots__ = ("_made", "_make", "_mine")
 

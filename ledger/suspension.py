@@ -50,8 +50,7 @@ class CallNotes:
 
 
 class RunningWork(Protocol[_T_co]):
-    def result(self) -> _T_co:
-        """Wait for the result, and return it or raise the error."""
+    def result(self) -> _T_co: ...
 
 
 class Workers(Protocol):

@@ -93,7 +93,6 @@ def repaired_ms_of(item: Item) -> int | None:
 
 
 def windows_ids_in(item: Item) -> set[object]:
-    """The ids of all windows that a total's item names."""
     return {value for name, value in item.items() if name.startswith(_WINDOWS_PREFIX)}
 
 
@@ -116,7 +115,6 @@ def new_incarnation(shard: str, sequence: int, now_ms: int) -> str:
 
 
 def setting_id_of(windows_id: str) -> str:
-    """The id of the setting of a counter's windows."""
     return windows_id.rpartition(_OF_SETTING)[0]
 
 
@@ -149,7 +147,6 @@ def _decode_strict(item: Item) -> Total:
 
 
 def with_bins(total: Total, items: Iterable[Item]) -> Total:
-    """The total of a spread strict counter: its bins' values added up."""
     found = list(items)
     stamps = [optional_time(item, "updated_at") for item in found]
     return replace(

@@ -56,10 +56,7 @@ class LoopCall(greenlet):
         self.gr_context = getcurrent().gr_context
 
     def wait(self, awaitable: Awaitable[_T]) -> _T:
-        """Suspend the call, whose code runs now, until something has a result.
-
-        Interrupted is raised where the task of the call was cancelled.
-        """
+        """Suspend the call, whose code runs now, until something has a result; or Interrupted."""
         if self.parent is None or getcurrent() is not self:
             raise RuntimeError("only the code of a call can wait in it")
         result: _T = self.parent.switch(awaitable)
@@ -168,7 +165,7 @@ async def suspended(function: Callable[[], _T], notes: CallNotes) -> _T:
 
 
 def current() -> LoopCall | None:
-    """The call that runs now, or None: no code of a call does."""
+    """The call whose code runs now, if any."""
     here = getcurrent()
     return here if isinstance(here, LoopCall) else None
 
@@ -235,10 +232,7 @@ _Queue: TypeAlias = "SimpleQueue[ThreadedRequest | None]"
 
 
 class RequestThreads:
-    """Threads of one event loop, each started when it is needed; used in the loop's thread.
-
-    So many requests run at a time; others wait for a free thread.
-    """
+    """So many threads of an event loop, each started when needed; used in the loop's thread."""
 
     def __init__(self, number: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -317,7 +311,6 @@ class LoopService:
         return self._make()
 
     def attribute(self, name: str) -> Any:  # noqa: ANN401 - whatever a client has
-        """Something of the client that is no operation."""
         client = vars(self).get("client") or self.threads.run(lambda: self.client)
         return getattr(client, name)
 

@@ -348,7 +348,6 @@ class Handlers:
         return allowed
 
     def before_send(self, operation: str) -> tuple[Callable[..., Any], ...]:
-        """What is called with each request that leaves, in this order."""
         known = self._known().before_send
         handlers = known.get(operation)
         if handlers is None:
@@ -440,10 +439,7 @@ class FastClient:
         self._client.close()
 
     def _call(self, method: str, operation: str, **arguments: Any) -> Any:  # noqa: ANN401
-        """One call: one attempt, or several where they may succeed.
-
-        Its errors are those of a boto3 client, or of the check of the request as it leaves.
-        """
+        """One call: one attempt, or several where they may succeed."""
         if not self._handlers.allow(operation):
             return self._by_boto3(method, arguments)
         if self._credentials is None:

@@ -77,10 +77,7 @@ class AnswerParser:
         self._end: int | None = None
 
     def feed(self, part: bytes) -> Answer | None:
-        """Take the next bytes (none: the connection has ended); None if more must come.
-
-        MalformedAnswer: this is no answer; TruncatedAnswer: it ended too early.
-        """
+        """Take the next bytes (none: the connection has ended); None if more must come."""
         self._received = self._received + part if self._received else part
         if self._answer is None and not self._take_head():
             if not part:
