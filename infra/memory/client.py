@@ -59,14 +59,8 @@ def sdk_call(
 ) -> _T:
     """One call of the SDK: it sends again after a throttle or no answer, not after a conflict.
 
-    Args:
-        attempts: how often it sends a request at the most.
-        send: one attempt.
-        wait: before the next attempt, given the number of those that failed.
-        before: runs before each attempt; what it raises, the call raises.
-
-    Raises:
-        CountledgerError: of the last attempt; it notes an earlier one without a clear answer.
+    `wait` gets the number of attempts that failed; what `before` raises, the call raises. The error
+    is that of the last attempt, and notes an earlier one without a clear answer.
     """
     unclear = False
     for attempt in range(1, attempts + 1):
@@ -123,7 +117,6 @@ class TableClient(DynamoClient):
         """The most items of one page."""
 
     def seen(self, table: Table, key: TableKey, *, consistent: bool) -> Item | None:  # noqa: ARG002 - of others
-        """What a read shows of an item."""
         item = table.items.get(key)
         return None if item is None else dict(item)
 
@@ -133,7 +126,6 @@ class TableClient(DynamoClient):
     # ---- operations ----
 
     def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:
-        """One item."""
         copy = self.table(table)
         return self.read(
             "GetItem", lambda: self.seen(copy, copy.key_of(key), consistent=consistent)
@@ -157,7 +149,6 @@ class TableClient(DynamoClient):
         return self.read(type(read).__name__, lambda: self.page_of(self.table(read.table), read))
 
     def page_of(self, table: Table, read: Query | Scan) -> Page:
-        """What a page of a table contains."""
         if not isinstance(read, Query):
             return self._scan(table, read)
         if read.index is not None:
@@ -165,25 +156,21 @@ class TableClient(DynamoClient):
         return self._query(table, read)
 
     def put(self, write: Put) -> None:
-        """Write one item."""
         self.write_one("PutItem", write)
 
     def update(self, write: Update) -> Item | None:
-        """Change one item."""
         after = self.write_one("UpdateItem", write)
         return dict(after) if after is not None and write.returning == "ALL_NEW" else None
 
     def delete(self, write: Delete) -> None:
-        """Remove one item."""
         self.write_one("DeleteItem", write)
 
     def write_one(self, what: str, write: Put | Update | Delete) -> Item | None:
-        """Carry out a write of one item; the item after it."""
+        """The item after the write."""
         copy = self.table(write.table)
         return self.written(what, lambda: copy.write(write))
 
     def transact(self, writes: Sequence[Write], token: str) -> bool:
-        """All or nothing."""
         self.check_transaction(writes)
         request = self.transactions().begin
         return self.written("TransactWriteItems", lambda: request(writes, token)[0])
@@ -194,7 +181,6 @@ class TableClient(DynamoClient):
         check_batch(places, TRANSACTION_ACTIONS)
 
     def transact_get(self, table: str, keys: Sequence[Key]) -> list[Item | None]:
-        """Items as of one moment."""
         copy = self.table(table)
         wanted = [copy.key_of(key) for key in keys]
         check_batch(wanted, TRANSACTION_ACTIONS)
@@ -202,17 +188,16 @@ class TableClient(DynamoClient):
         return self.read("TransactGetItems", lambda: request(table, wanted))
 
     def put_entries(self, batch: PutBatch) -> list[Item]:
-        """Write several entries."""
         return self.put_batch(batch.table, batch.items)
 
     def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
-        """Write several items without condition; the items that were not taken."""
+        """The items that were not taken."""
         copy = self.table(table)
         check_batch([copy.key_of(item) for item in items], BATCH_WRITE_ITEMS)
         return self.written("BatchWriteItem", lambda: self.store_batch(copy, items))
 
     def store_batch(self, table: Table, items: Sequence[Item]) -> list[Item]:
-        """Store items; those that were not taken."""
+        """The items that were not taken."""
         for item in items:
             values = {name: value for name, value in item.items() if value is not None}
             table.store(table.key_of(item), values)
@@ -267,11 +252,7 @@ class TableClient(DynamoClient):
 
 
 def check_batch(keys: Sequence[object], most: int) -> None:
-    """Check that a request of several items names some, not too many, and each once.
-
-    Raises:
-        RequestRejected: it does not.
-    """
+    """Refuse a request of no items, of too many, or of one item twice."""
     if not 0 < len(keys) <= most:
         raise RequestRejected(f"{len(keys)} items in one request: give 1 to {most}")
     if len(set(keys)) < len(keys):
@@ -303,7 +284,6 @@ class MemoryDynamo(TableClient):
     """A client to the tables of a stack.
 
     Attributes:
-        attempts: how often the SDK of the client sends a request.
         after_write: called after each write outside of the lock; None: this client is one of the
             stack's own functions, which meet no planned faults.
     """
@@ -313,24 +293,19 @@ class MemoryDynamo(TableClient):
     after_write: Callable[[], object] | None = None
 
     def table(self, name: str) -> StoredTable:
-        """A table of the stack."""
         return self.memory.table(name)
 
     def transactions(self) -> Transactions:
-        """Those of the stack."""
         return self.memory.transactions
 
     @property
     def page_items(self) -> int:
-        """The most items of one page."""
         return _PAGE_ITEMS
 
     def read(self, what: str, request: Callable[[], _T]) -> _T:  # noqa: ARG002 - of others
-        """Carry out a request that changes nothing."""
         return self._sent(request, writes=False)
 
     def written(self, what: str, request: Callable[[], _T]) -> _T:  # noqa: ARG002 - of others
-        """Carry out a request that writes, then deliver."""
         try:
             return self._sent(request, writes=True)
         finally:
@@ -359,26 +334,22 @@ class MemoryDynamo(TableClient):
     # ---- units ----
 
     def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:
-        """One item."""
         found = TableClient.get(self, table, key, consistent=consistent)
         self._count_reads([item_bytes(found)], consistent=consistent)
         return found
 
     def get_many(self, table: str, keys: Sequence[Key], *, consistent: bool = False) -> list[Item]:
-        """Those that exist."""
         found = TableClient.get_many(self, table, keys, consistent=consistent)
         absent = [0] * (len(keys) - len(found))
         self._count_reads([*map(item_bytes, found), *absent], consistent=consistent)
         return found
 
     def transact_get(self, table: str, keys: Sequence[Key]) -> list[Item | None]:
-        """Items as of one moment."""
         found = TableClient.transact_get(self, table, keys)
         self._count_reads([*map(item_bytes, found)] * 2, consistent=True)
         return found
 
     def page(self, read: Query | Scan) -> Page:
-        """One page."""
         page = TableClient.page(self, read)
         if isinstance(read, Query):
             size = sum(map(item_bytes, page.items))
@@ -386,13 +357,11 @@ class MemoryDynamo(TableClient):
         return page
 
     def scanned(self, table: Table, read: Scan) -> tuple[list[Item], TableKey | None]:
-        """The items that a page of a scan reads, before its filter."""
         found, last = TableClient.scanned(self, table, read)
         self._count_reads([sum(map(item_bytes, found))], consistent=False)
         return found, last
 
     def write_one(self, what: str, write: Put | Update | Delete) -> Item | None:
-        """Carry out a write of one item."""
         table = self.table(write.table)
 
         def request() -> Item | None:
@@ -408,7 +377,6 @@ class MemoryDynamo(TableClient):
         return self.written(what, request)
 
     def transact(self, writes: Sequence[Write], token: str) -> bool:
-        """All or nothing."""
         self.check_transaction(writes)
         tables = [self.table(write.table) for write in writes]
         places = [(table, table.written_key(w)) for table, w in zip(tables, writes, strict=True)]
@@ -430,7 +398,6 @@ class MemoryDynamo(TableClient):
         return self.written("TransactWriteItems", request)
 
     def store_batch(self, table: Table, items: Sequence[Item]) -> list[Item]:
-        """Store items in the form in which the service stores them."""
         for item in items:
             key = table.key_of(item)
             before = table.items.get(key)

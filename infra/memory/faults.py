@@ -41,11 +41,7 @@ class LostAnswer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
-    """What one request meets instead of an answer.
-
-    Attributes:
-        reads: whether a read may meet it as well.
-    """
+    """What one request meets instead of an answer."""
 
     error: CountledgerError
     of: LostAnswer = LostAnswer.BEFORE
@@ -54,12 +50,7 @@ class PlannedFault:
 
 @dataclass(slots=True)
 class PlannedCall:
-    """Another call, which runs just before a request leaves.
-
-    Attributes:
-        call: runs; its own requests meet only the faults that it plans itself.
-        skip: how many more requests leave before it.
-    """
+    """Another call, which runs just before a request leaves, or `skip` requests later."""
 
     call: Callable[[], object]
     skip: int = 0
@@ -93,25 +84,14 @@ class FaultPlan:
         self._add(PlannedFault(error, LostAnswer.LATE))
 
     def fail_next(self, error: CountledgerError | None = None) -> None:
-        """Lose the next write before it is applied.
-
-        Args:
-            error: what the client raises; None: `Unclear`, as for a request without an answer.
-
-        Raises:
-            BadSetting: `error` is not an error of countledger: no client raises anything else.
-        """
+        """Lose the next write before it is applied; the client raises `error` or `Unclear`."""
         error = error or Unclear("the request was lost: `fail_next` of the stack in memory")
         if not isinstance(error, CountledgerError):
             raise BadSetting(f"give an instance of countledger.errors, not {error!r}")
         self._add(PlannedFault(error))
 
     def throttle(self, requests: int = 1) -> None:
-        """Throttle the next requests, reads and writes.
-
-        Raises:
-            BadSetting: the number is not at least 1.
-        """
+        """Throttle the next requests, reads and writes."""
         if requests < 1:
             raise BadSetting(f"throttle {requests!r} requests: give at least 1")
         error = Throttled("throttled: `throttle` of the stack in memory")
@@ -119,11 +99,7 @@ class FaultPlan:
             self._add(PlannedFault(error, reads=True))
 
     def before_next_request(self, call: Callable[[], object], *, skip: int = 0) -> None:
-        """Run another call just before the next request leaves.
-
-        Raises:
-            BadSetting: `skip` is negative.
-        """
+        """Run another call just before the next request leaves."""
         if skip < 0:
             raise BadSetting(f"skip {skip!r} requests: give at least 0")
         self._add(PlannedCall(call, skip))
@@ -220,16 +196,10 @@ class NotInMemory(SetupError):
 
 
 def refuse(missing: Missing, detail: str = "") -> NoReturn:
-    """Refuse what a stack in memory does not have.
-
-    Raises:
-        NotInMemory: always.
-    """
     raise NotInMemory(refusal(missing, detail), missing)
 
 
 def refusal(missing: Missing, detail: str = "") -> str:
-    """What the error says."""
     what, _, instead = missing.value.partition(": ")
     named = f" ({detail})" if detail else ""
     use = f": use {instead}" if instead else ""
@@ -240,16 +210,13 @@ class RefusingClient:
     """In place of a client or session of boto3, from which a request would leave."""
 
     def __init__(self, missing: Missing, region: str) -> None:
-        """Refuse everything by this name."""
         self._missing = missing
         self.region_name = region
 
     def get_partition_for_region(self, _region: str) -> str:
-        """The partition of the region."""
         return "aws"
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - never anything
-        """Refuse everything else."""
         if name.startswith("_"):
             raise AttributeError(name)
         return refuse(self._missing, name)

@@ -52,9 +52,7 @@ class DeliveryFailed(CountledgerError):
 class StreamDelivery:
     """Delivers one stream to one function, in order, from where it was before.
 
-    Attributes:
-        function: applies a batch of a shard; the sequence number of the first record to deliver
-            again, or None.
+    `function` returns the sequence number of the first record to deliver again, or None.
     """
 
     stream: Stream
@@ -64,16 +62,12 @@ class StreamDelivery:
     _batches: list[tuple[str, list[dict[str, Any]]]] = field(default_factory=list)
 
     def step(self) -> bool:
-        """Deliver one batch of each shard; whether there was any.
-
-        Raises:
-            DeliveryFailed: a record could not be applied.
-        """
+        """Deliver one batch of each shard; whether there was any."""
         delivered = [self._deliver_shard(shard) for shard in list(self.stream.shards)]
         return any(delivered)
 
     def again(self, batches: int) -> int:
-        """Deliver the last batches again; how many records that were."""
+        """How many records were delivered again."""
         last = self._batches[-batches:]
         for shard, records in last:
             self.function(records, self._name(shard))
@@ -107,7 +101,6 @@ class StackFunctions:
 
     Attributes:
         connection: with clients that meet no planned faults and cause no delivery.
-        failures: what went wrong in deliveries after writes, in order.
     """
 
     connection: MemoryConnection
@@ -115,11 +108,7 @@ class StackFunctions:
     _delivering: Lock = field(default_factory=Lock)
 
     def deliver(self) -> None:
-        """Deliver until nothing is left.
-
-        Raises:
-            CountledgerError: a function failed; what it did not handle is delivered again later.
-        """
+        """Deliver until nothing is left; what a failed function did not handle comes again."""
         with self._delivering:
             # A request of an app may be guarded by a deadline of its own.
             Context().run(self._deliver_all)
@@ -132,7 +121,7 @@ class StackFunctions:
             self.failures.append(error)
 
     def redeliver(self, batches: int) -> int:
-        """Deliver the last batches of both streams again; how many records that were."""
+        """How many records of both streams were delivered again."""
         with self._delivering:
             ran: int = Context().run(
                 lambda: self.ledger.again(batches) + self.counters.again(batches)
@@ -141,7 +130,7 @@ class StackFunctions:
         return ran
 
     def release_holds(self) -> int:
-        """Release expired holds; how many."""
+        """How many expired holds were released."""
         report = Context().run(
             lambda: self._holds.release(self.connection.clock.now_ms() + HOUR_MS)
         )

@@ -58,23 +58,13 @@ _BACK_OFF_MS: Final = 50
 
 @dataclass(slots=True)
 class StoredMessage:
-    """A message in a queue.
-
-    Attributes:
-        hidden_until_ms: until when it is hidden from readers.
-    """
-
     body: str
     hidden_until_ms: float = 0.0
 
 
 @dataclass
 class MemoryQueues:
-    """SQS: a queue for each URL, created at its first use.
-
-    Attributes:
-        queues: the messages of each queue, by receipt.
-    """
+    """SQS: a queue for each URL, created at its first use."""
 
     clock: Clock
     queues: dict[str, dict[str, StoredMessage]] = field(default_factory=lambda: defaultdict(dict))
@@ -85,7 +75,6 @@ class MemoryQueues:
         return [one.body for one in self.queues[url].values()]
 
     def send_message(self, QueueUrl: str, MessageBody: str, **_: object) -> dict[str, Any]:  # noqa: N803 - of the API
-        """Add a message."""
         receipt = f"message-{next(self._numbers)}"
         self.queues[QueueUrl][receipt] = StoredMessage(MessageBody)
         return {"MessageId": receipt}
@@ -108,7 +97,6 @@ class MemoryQueues:
         return {"Messages": shown} if shown else {}
 
     def delete_message(self, QueueUrl: str, ReceiptHandle: str, **_: object) -> dict[str, Any]:  # noqa: N803 - of the API
-        """Delete a message, if it exists."""
         self.queues[QueueUrl].pop(ReceiptHandle, None)
         return {}
 
@@ -146,7 +134,6 @@ class MemoryTargets:
     published: list[Notification] = field(default_factory=list)
 
     def put_events(self, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803 - of the API
-        """Accept events."""
         self.published += [Notification("bus", json.loads(one["Detail"])) for one in Entries]
         return {"Entries": [{"EventId": one["EventBusName"]} for one in Entries]}
 
@@ -155,18 +142,15 @@ class MemoryTargets:
         TopicArn: str,  # noqa: N803 - of the API
         PublishBatchRequestEntries: list[dict[str, Any]],  # noqa: N803 - of the API
     ) -> dict[str, Any]:
-        """Accept notifications."""
         for one in PublishBatchRequestEntries:
             alert = json.loads(one["Message"])
             self.published.append(Notification(TopicArn, alert, one["Subject"]))
         return {"Successful": [{"Id": one["Id"]} for one in PublishBatchRequestEntries]}
 
     def describe_event_bus(self, **_: object) -> dict[str, Any]:
-        """The bus exists."""
         return {}
 
     def get_topic_attributes(self, **_: object) -> dict[str, Any]:
-        """Each topic exists."""
         return {}
 
 
@@ -177,20 +161,17 @@ class MemoryScheduler:
     schedules: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def create_schedule(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - of the API
-        """Store a new schedule."""
         if request["Name"] in self.schedules:
             raise _refusal("ConflictException", "CreateSchedule")
         self.schedules[request["Name"]] = request
         return {"ScheduleArn": request["Name"]}
 
     def get_schedule(self, Name: str, **_: object) -> dict[str, Any]:  # noqa: N803 - of the API
-        """A schedule."""
         if Name not in self.schedules:
             raise _refusal("ResourceNotFoundException", "GetSchedule")
         return self.schedules[Name]
 
     def delete_schedule(self, Name: str, **_: object) -> dict[str, Any]:  # noqa: N803 - of the API
-        """Delete a schedule."""
         self.get_schedule(Name=Name)
         del self.schedules[Name]
         return {}
@@ -204,15 +185,12 @@ class AppScheduler:
     memory: MemoryTables
 
     def create_schedule(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - of the API
-        """Store a new schedule."""
         return self._sent(partial(self.scheduler.create_schedule, **request), writes=True)
 
     def get_schedule(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - of the API
-        """A schedule."""
         return self._sent(partial(self.scheduler.get_schedule, **request), writes=False)
 
     def delete_schedule(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - of the API
-        """Delete a schedule."""
         return self._sent(partial(self.scheduler.delete_schedule, **request), writes=True)
 
     def _sent(self, request: Callable[[], dict[str, Any]], *, writes: bool) -> dict[str, Any]:
@@ -251,11 +229,7 @@ _SETTINGS: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryConnection(Connection):
-    """A connection to a stack in memory.
-
-    Attributes:
-        after_write: called after each write; None: a connection of the stack's own functions.
-    """
+    """A connection to a stack in memory; without `after_write` one of the stack's own functions."""
 
     makes_requests: ClassVar[bool] = False
     memory: MemoryTables
@@ -265,11 +239,7 @@ class MemoryConnection(Connection):
     after_write: Callable[[], object] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Refuse to be pickled: another process would use a stack of AWS.
-
-        Raises:
-            TypeError: always.
-        """
+        """Refuse to be pickled: another process would use a stack of AWS."""
         raise TypeError(
             "a client of a stack in memory cannot be pickled: the stack is in this process only; "
             "use threads, or `countledger up`"
@@ -289,32 +259,21 @@ class MemoryConnection(Connection):
 
     @property
     def outputs(self) -> Mapping[str, str]:
-        """The stack's outputs: none, the settings name everything."""
+        """Empty: the settings name everything."""
         return {}
 
     def setting(self, name: str) -> str:
-        """A setting.
-
-        Raises:
-            NotInMemory: a stack in memory does not have what it names.
-        """
         value: str | None = getattr(self.settings, name)
         if not value:
             refuse(_SETTINGS.get(name, Missing.STACK), name)
         return value
 
     def in_region(self, region: str) -> Connection:
-        """Itself.
-
-        Raises:
-            NotInMemory: it is another region.
-        """
         if region != REGION:
             refuse(Missing.REGIONS, region)
         return self
 
     def dynamo(self, retries: Retries, *, region: str | None = None) -> DynamoClient:
-        """A client to the tables in memory."""
         self.in_region(region or REGION)
         limits = CallLimits(self.settings.call_timeout_ms, self.settings.max_attempts)
         return client_of(
@@ -328,12 +287,11 @@ class MemoryConnection(Connection):
         )
 
     def _scheduler(self) -> MemoryScheduler | AppScheduler:
-        """EventBridge Scheduler; the stack's own functions meet no planned faults."""
+        """The stack's own functions meet no planned faults."""
         of_functions = self.after_write is None
         return self.schedules if of_functions else AppScheduler(self.schedules, self.memory)
 
     def account(self) -> str:
-        """The number of no account."""
         return ACCOUNT
 
     def _client(

@@ -31,12 +31,7 @@ _FIRST_NUMBER: Final = 10**20
 
 @dataclass(slots=True)
 class Record:
-    """One record; its form in the service's API is made when it is first read.
-
-    Attributes:
-        before: the item before, or None.
-        after: the item after, or None.
-    """
+    """One record; its form in the service's API is made when it is first read."""
 
     sequence: int
     made_ms: float
@@ -69,7 +64,6 @@ class ShardLog:
     """One shard: the records of the items whose hash is in its range.
 
     Attributes:
-        parent: the shard that it follows, or None.
         next: the last sequence number that was used.
         seen_ms: from when the last record is visible.
     """
@@ -86,12 +80,7 @@ class ShardLog:
 
 @dataclass
 class Stream:
-    """The stream of one table.
-
-    Attributes:
-        by_item: whether the entries of one counter are in several shards.
-        news: called after a record or a shard was added.
-    """
+    """The stream of one table. With `by_item`, the entries of one counter are in several shards."""
 
     arn: str
     now_ms: Callable[[], float]
@@ -101,19 +90,16 @@ class Stream:
     on: bool = True
 
     def open(self, count: int) -> None:
-        """Open the first shards."""
         step = _HASHES // count
         for number in range(count):
             high = _HASHES if number == count - 1 else (number + 1) * step
             self.add_shard(None, number * step, high)
 
     def add_shard(self, parent: str | None, low: int, high: int) -> None:
-        """Open one more shard."""
         name, first = self._new_shard()
         self.shards[name] = ShardLog(name, parent, low, high, first)
 
     def note(self, change: Change) -> None:
-        """Append the record of a change."""
         if not self.on:
             return
         name = "\n".join(change.key) if self.by_item else change.key[0]
@@ -129,7 +115,7 @@ class Stream:
         )
 
     def append(self, name: str, made_of: Callable[[int, float, float], Any]) -> int:
-        """Append a record to the shard of a name; its sequence number."""
+        """The sequence number of the record, which is in the shard of the name."""
         place = blake2b(name.encode(), digest_size=1).digest()[0]
         log = next(one for one in self.leaves() if one.low <= place < one.high)
         now_ms = self.now_ms()
@@ -183,12 +169,7 @@ class _Expired(ClientError):
 
 @dataclass
 class StreamsClient:
-    """The calls of the streams API that the product makes, with their parameters and answers.
-
-    Attributes:
-        stream: the only stream.
-        exceptions: the modelled errors, as a client of boto3 has them.
-    """
+    """The calls of the streams API that the product makes, with their parameters and answers."""
 
     stream: Stream
     exceptions: Any = field(
@@ -198,7 +179,6 @@ class StreamsClient:
     )
 
     def describe_stream(self, **_: object) -> dict[str, Any]:
-        """All shards, in one page."""
         self._call("DescribeStream")
         shards = []
         for log in self.stream.shards.values():

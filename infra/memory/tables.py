@@ -84,7 +84,6 @@ _NESTED: Final = 3
 
 
 def key_of(item: Mapping[str, Any]) -> tuple[str, str]:
-    """Partition and sort key of an item, or of its key."""
     sort = next(name for name in _SORT_KEYS if name in item)
     return item["counter"], item[sort]
 
@@ -121,12 +120,7 @@ def _is_true_of(condition: Condition, item: Item) -> bool:  # noqa: PLR0911 - on
 
 
 def changed(item: Item, clauses: Iterable[Clause]) -> Item:
-    """The item after an update.
-
-    Raises:
-        RequestRejected: it adds to an attribute that is not a number.
-        SumOverflow: a number that it writes has more than 38 digits.
-    """
+    """The item after an update."""
     after = dict(item)
     for clause in clauses:
         if isinstance(clause, Assign):
@@ -163,14 +157,13 @@ def _added(stored: Any, added: Any) -> Any:  # noqa: ANN401 - a number or a set
 
 
 def item_bytes(item: Mapping[str, Any] | None) -> int:
-    """The size of an item: names and values; 0 of an item that does not exist."""
+    """The size of names and values; 0 of an item that does not exist."""
     if item is None:
         return 0
     return sum(len(name.encode()) + value_bytes(value) for name, value in item.items())
 
 
 def value_bytes(value: Any) -> int:  # noqa: ANN401, PLR0911 - one for each type
-    """The size of a value."""
     if isinstance(value, str):
         return len(value.encode())
     if value is None or isinstance(value, bool):
@@ -208,13 +201,7 @@ def write_units(*sizes: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index; an item without both keys is not in it.
-
-    Attributes:
-        partition: the attribute that is its partition key.
-        sort: the attribute that is its sort key.
-        whole: whether it has all attributes of an item; otherwise the keys only.
-    """
+    """An index; an item without both keys is not in it. A `whole` one has all attributes."""
 
     partition: str
     sort: str
@@ -241,13 +228,7 @@ INDEXES: Final = {
 
 
 def index_page(table: Table, read: Query, page_items: int) -> Page:
-    """A page of an index: its items in the order of its sort key, then of the table's keys.
-
-    Args:
-        table: whose index it is.
-        read: the query.
-        page_items: the most items of a page, if the query names no number.
-    """
+    """A page of an index: its items in the order of its sort key, then of the table's keys."""
     index = INDEXES[str(read.index)]
 
     def place(item: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -294,7 +275,7 @@ def _entry_units(index: Index, before: Item | None, after: Item | None) -> float
 
 # A table in memory: items in key order, conditions, and what a write makes of an item.
 #
-# Nothing in this module waits or takes a lock: when a write happens, and what a reader sees of the
+# Nothing of it waits or takes a lock: when a write happens, and what a reader sees of the
 # writes of others, is decided by the client. `StoredTable` also stores values as DynamoDB does,
 # and refuses what DynamoDB refuses.
 
@@ -314,13 +295,7 @@ class Conflict(Throttled):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of one item by one write.
-
-    Attributes:
-        before: the item before, or None.
-        after: the item after, or None.
-        local: whether it was written here, and not replicated from another region.
-    """
+    """A change of one item by one write; `local`: it was not replicated from another region."""
 
     table: Table
     key: Key
@@ -334,7 +309,6 @@ class Table:
     """The items of one table.
 
     Attributes:
-        sort: the name of its sort key; empty: it has none.
         partitions: the sort keys of each partition, in order.
     """
 
@@ -349,34 +323,22 @@ class Table:
     _order: list[Any] = field(default_factory=list)
 
     def key_of(self, item: Mapping[str, Any]) -> Key:
-        """The key of an item, or of what names its key."""
         return item[self.partition], item[self.sort] if self.sort else ""
 
     def key_in(self, key: Key) -> dict[str, Any]:
-        """The attributes of a key."""
         return {self.partition: key[0], **({self.sort: key[1]} if self.sort else {})}
 
     def written_key(self, write: Write) -> Key:
-        """The key of the item of a write."""
         return self.key_of(write.item if isinstance(write, Put) else write.key)
 
     def check(self, key: Key, condition: Condition | None) -> None:
-        """Evaluate the condition of a write.
-
-        Raises:
-            ConditionFailed: with the existing item.
-        """
+        """Raise `ConditionFailed`, with the existing item, if a condition is not met."""
         there = self.items.get(key)
         if condition is not None and not holds(condition, there or {}):
             raise ConditionFailed(dict(there) if there is not None else None)
 
     def write(self, write: Write) -> Item | None:
-        """Carry out a write; the item after it.
-
-        Raises:
-            ConditionFailed: as `check`.
-            RequestRejected, SumOverflow: DynamoDB refuses the write as invalid.
-        """
+        """The item after the write; DynamoDB's refusals are raised as its client does."""
         key = self.written_key(write)
         self.check(key, write.condition)
         after = self.after(write)
@@ -444,32 +406,17 @@ class StoredTable(Table):
     """A table whose items have been encoded for the service and decoded again."""
 
     def key_of(self, item: Mapping[str, Any]) -> Key:
-        """The key of an item.
-
-        Raises:
-            RequestRejected: a key is absent, empty, too long or of a type that no key has.
-        """
         for name, most in zip((self.partition, self.sort), _KEY_MAX_BYTES, strict=True):
             if name:
                 check_key_value(self.name, name, item.get(name), most)
         return super().key_of(item)
 
     def after(self, write: Write) -> Item | None:
-        """What a write makes of its item.
-
-        Raises:
-            RequestRejected: the item is larger than 400 KB, or an expression is too long.
-        """
         if isinstance(write, Update) and len(write.clauses) > _FEW:
             check_expressions(write.arguments())
         return self.stored(Table.after(self, write))
 
     def stored(self, item: Item | None) -> Item | None:
-        """An item as the service stores it.
-
-        Raises:
-            RequestRejected: the item is larger than 400 KB.
-        """
         if item is None:
             return None
         if (size := item_bytes(item)) > ITEM_MAX_BYTES:
@@ -491,11 +438,6 @@ def _few_digits(value: object) -> object:
 
 
 def check_key_value(table: str, name: str, value: object, most: int) -> None:
-    """Check the value of a key attribute.
-
-    Raises:
-        RequestRejected: naming the table, the attribute and the rule.
-    """
     if isinstance(value, bool) or not isinstance(value, str | bytes | int):
         raise RequestRejected(
             f"key {name!r} of table {table!r} is {value!r}: give a text or number"
@@ -509,11 +451,7 @@ def check_key_value(table: str, name: str, value: object, most: int) -> None:
 
 
 def check_expressions(arguments: Mapping[str, Any]) -> None:
-    """Check the length of the expressions of a request.
-
-    Raises:
-        RequestRejected: one has more than 4 KB or 300 operators.
-    """
+    """Refuse expressions of more than 4 KB or 300 operators."""
     for name in ("UpdateExpression", "ConditionExpression"):
         text = arguments.get(name, "")
         # Each comparison is an operator, and so is what joins two of them.
@@ -544,12 +482,7 @@ class Transactions:
     known: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     def begin(self, writes: Sequence[Write], token: str) -> tuple[bool, float]:
-        """Carry out a transaction; whether this request did, and how long that takes in ms.
-
-        Raises:
-            TransactionCancelled: with a reason for each write.
-            TokenMismatch: the token stands for other writes.
-        """
+        """Whether this request carried out the transaction, and how long that takes in ms."""
         body = repr(writes)
         known, ended_ms = self.known.get(token, ("", 0.0))
         if known and self.now_ms() - ended_ms <= TOKEN_LIFE_MS:
@@ -567,7 +500,6 @@ class Transactions:
         return True, takes_ms
 
     def get(self, table: str, keys: Sequence[Key]) -> list[Item | None]:
-        """Items as of one moment."""
         items = self.tables[table].items
         return [dict(items[key]) if key in items else None for key in keys]
 
@@ -639,12 +571,7 @@ class MemoryClock:
 
 @dataclass(eq=False)
 class MemoryTables:
-    """The tables of one stack, and those that an app adds.
-
-    Attributes:
-        faults: what the next requests of the app meet.
-        lock: held by each request; requests are carried out one after the other.
-    """
+    """The tables of one stack, and those that an app adds."""
 
     clock: MemoryClock = field(default_factory=MemoryClock)
     faults: FaultPlan = field(init=False)
@@ -652,7 +579,6 @@ class MemoryTables:
     tables: dict[str, StoredTable] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Two empty tables, each with a stream."""
         self.faults = FaultPlan(self.clock.now_ms)
         self.add(LEDGER, "counter", "entry")
         self.add(COUNTERS, "counter", "part")
@@ -661,11 +587,6 @@ class MemoryTables:
         self.transactions = Transactions(self.tables, lambda: float(self.clock.now_ms()))
 
     def add(self, name: str, partition: str, sort: str | None = None) -> StoredTable:
-        """Create an empty table.
-
-        Raises:
-            BadSetting: it exists already.
-        """
         with self.lock:
             if name in self.tables:
                 raise BadSetting(f"table {name!r} exists already in this stack")
@@ -673,11 +594,6 @@ class MemoryTables:
             return self.tables[name]
 
     def table(self, name: str) -> StoredTable:
-        """A table.
-
-        Raises:
-            TableNotFound: it does not exist.
-        """
         if name not in self.tables:
             raise TableNotFound(
                 f"table {name!r} does not exist in this stack in memory: create an app's own table "
@@ -686,7 +602,7 @@ class MemoryTables:
         return self.tables[name]
 
     def expire(self) -> int:
-        """Delete the items of `counters` whose time to live is over; how many."""
+        """How many items of `counters` were deleted, because their time to live is over."""
         with self.lock:
             table = self.tables[COUNTERS]
             now_s = self.clock.now_ms() / SECOND_MS
