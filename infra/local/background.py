@@ -73,22 +73,10 @@ def up(
 ) -> Running:
     """Start the local stack in the background and wait until it is ready.
 
-    Args:
-        stack_name: of the stack; each name has an engine of its own.
-        regions: where it is deployed, home first; None: in one region, or as it runs or is kept.
-        port: of the endpoint; None: any free one, or as it runs, or as it is kept.
-        persist: the directory that the stack is kept in, and from which it is started again; None:
-            it is in memory alone, or as it runs.
-        allow_writes: whether requests to the HTTP API may change anything.
-        timeout_s: how long to wait.
-
-    Returns:
-        The stack that runs; `was_running` says whether it did before.
-
-    Raises:
-        UpFailed: it did not start, and what was started is gone again; or it runs in other regions,
-            on another port, or is kept in another directory.
-        BadSetting: no name for a stack, or no regions for one.
+    What is None stays as it runs, or as it is kept: else one region, any free port, memory alone.
+    `persist` is the directory that the stack is kept in. `was_running` of the answer says whether
+    it ran before. `UpFailed`: it did not start, and what was started is gone again; or it runs in
+    other regions, on another port, or is kept in another directory.
     """
     directory = directory_of(stack_name)
     wanted = check_regions(regions) if regions is not None else None
@@ -119,12 +107,7 @@ def up(
 
 
 def status(stack_name: str = STACK_NAME) -> Running | None:
-    """The local stack, if it runs: its supervisor and its engine both live.
-
-    Raises:
-        BadSetting: no name for a stack.
-        UpFailed: its directory belongs to another user.
-    """
+    """The local stack, if it runs: its supervisor and its engine both live."""
     directory = directory_of(stack_name)
     _check_private(directory)
     return read_running(directory)
@@ -133,12 +116,7 @@ def status(stack_name: str = STACK_NAME) -> Running | None:
 def down(stack_name: str = STACK_NAME) -> bool:
     """End the local stack and delete its data, also after a crash of it; what is kept stays.
 
-    Returns:
-        Whether there was anything to end or to delete.
-
-    Raises:
-        BadSetting: no name for a stack.
-        NotSaved: the stack ran, is gone, and could not be saved before.
+    False: there was nothing to end or to delete. `NotSaved`: it is gone and could not be saved.
     """
     directory = directory_of(stack_name)
     if not directory.exists():
@@ -154,7 +132,6 @@ def down(stack_name: str = STACK_NAME) -> bool:
 
 
 def _check_saved(kept_in: Path, tail: str) -> None:
-    """Refuse to call a stack ended that was not saved at its end."""
     saved = saved_stack.read_header(kept_in)
     if saved is None or not saved.complete:
         at = "nothing is there" if saved is None else f"what is there was saved at {saved.saved_at}"
@@ -165,14 +142,6 @@ def change_cut(stack_name: str, change: Callable[[set[Way]], set[Way]]) -> set[W
     """Change which ways between the regions of the local stack are cut, and return them.
 
     What is written after this returns does not pass a way that is cut.
-
-    Args:
-        stack_name: of the stack.
-        change: gives the ways that shall be cut, from those that are.
-
-    Raises:
-        UpFailed: the stack does not run.
-        BadSetting: no name for a stack.
     """
     if status(stack_name) is None:
         raise UpFailed(f"no stack {stack_name!r} of `countledger up` runs on this machine")
@@ -184,7 +153,6 @@ def change_cut(stack_name: str, change: Callable[[set[Way]], set[Way]]) -> set[W
 
 
 def ways_cut(stack_name: str) -> set[Way]:
-    """The ways between the regions of the local stack that are cut."""
     return read_cut(directory_of(stack_name))
 
 

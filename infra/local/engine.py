@@ -65,11 +65,7 @@ class EngineFailed(SetupError):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Where the memory of an engine is kept, and of which stack it is.
-
-    Attributes:
-        regions: those that it is started in, home first.
-    """
+    """Where the memory of an engine is kept, and of which stack it is; the home region is first."""
 
     directory: StackDirectory
     stack_name: str
@@ -100,15 +96,7 @@ class Engine:
         usual_port: int = 0,
         kept: Kept | None = None,
     ) -> None:
-        """Describe an engine; nothing runs yet.
-
-        Args:
-            auth: whether it enforces IAM policies.
-            parent_dir: where its private directory is made (default: the system's).
-            port: of its endpoint; 0: any free one.
-            usual_port: which one that is, if it is free.
-            kept: where its memory is kept; None: nowhere.
-        """
+        """Nothing runs yet; port 0 is any free one, by preference `usual_port`."""
         self._usual_port = usual_port
         self._kept = kept
         self._auth = auth
@@ -120,18 +108,15 @@ class Engine:
 
     @property
     def url(self) -> str:
-        """Its endpoint."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
     def pid(self) -> int:
-        """The id of its process."""
         if self._process is None:
             raise EngineFailed("the embedded engine does not run")
         return self._process.pid
 
     def alive(self) -> bool:
-        """Whether its process runs."""
         return self._process is not None and self._process.poll() is None
 
     def __enter__(self) -> Self:
@@ -142,11 +127,7 @@ class Engine:
         self.stop()
 
     def start(self) -> None:
-        """Start the process and wait until it answers.
-
-        Raises:
-            EngineFailed: it ended or did not answer in time; the message has the end of its log.
-        """
+        """Start the process and wait until it answers."""
         self.home = Path(tempfile.mkdtemp(prefix="countledger-engine-", dir=self._parent_dir))
         try:
             # The socket listens before the process exists: no other process can take the port,

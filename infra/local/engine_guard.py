@@ -59,18 +59,10 @@ class EngineGuard:
     """An ASGI application before the engine's own."""
 
     def __init__(self, app: App, *, secret: str, port: int, account: str) -> None:
-        """Guard an engine.
-
-        Args:
-            app: the engine.
-            secret: of its root user.
-            port: that it listens on.
-            account: the id of its account, which is the access key of the root user.
-        """
+        """Guard an engine; the id of its account is the access key of its root user."""
         self._app, self._secret, self._port, self._account = app, secret, port, account
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer a request, or let the engine answer it."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return

@@ -82,13 +82,8 @@ def patch_sequence_numbers_never_go_back() -> None:
 def taken() -> bytes:
     """A copy of the memory, of one moment: call it on the thread that answers requests.
 
-    So tables and streams are of one moment. What other threads of the engine change meanwhile
-    (logs, metrics) may be older or newer; a container that changes while it is copied is noticed,
-    and all is copied again.
-
-    Raises:
-        pickle.PicklingError: it has an object of a kind that `put_back` does not take.
-        RuntimeError: it changed each time while it was copied.
+    What other threads of the engine change meanwhile (logs, metrics) may be older or newer; a
+    container that changes while it is copied is noticed, and all is copied again.
     """
     memory = {
         "stores": {place: store._data for place, store in _stores()},  # noqa: SLF001 - as above
@@ -108,15 +103,7 @@ def taken() -> bytes:
 
 
 def put_back(memory: bytes, *, moved: tuple[int, int] | None = None) -> None:
-    """Put a copy in the place of the memory.
-
-    Args:
-        memory: what `taken` returned.
-        moved: the port of the engine then and now, if they differ.
-
-    Raises:
-        pickle.UnpicklingError: it names something that no memory has.
-    """
+    """Put a copy in the place of the memory; `moved`: the ports of the engine then and now."""
     global _newest_ms  # noqa: PLW0603 - as above
     found = _Unpickler(io.BytesIO(memory)).load()
     for place, data in found["stores"].items():
@@ -154,7 +141,6 @@ class _Pickler(pickle.Pickler):
     """Writes a memory of known kinds of objects."""
 
     def reducer_override(self, value: Any) -> Any:  # noqa: ANN401 - as the library has it
-        """Called for all but texts, numbers, lists, tuples, sets and plain dicts."""
         kind = value if isinstance(value, type) else type(value)
         if kind not in _KINDS:
             raise pickle.PicklingError(f"{kind.__module__}.{kind.__name__} cannot be saved")
@@ -162,10 +148,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads such a memory, and nothing else."""
-
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - as the library has it
-        """Called for each class or function that the file names."""
         for kind in _KINDS:
             if (module, name) == (kind.__module__, kind.__name__):
                 return kind
@@ -190,15 +173,7 @@ class Saver:
     """Keeps the memory of this engine in a directory."""
 
     def __init__(self, directory: Path, facts: str) -> None:
-        """Put back what is saved there, and mark it as in use; nothing is saved yet.
-
-        Args:
-            directory: locked by the parent of this process.
-            facts: name, regions and port of the stack, as JSON.
-
-        Raises:
-            SavedStackRefused: it cannot be read.
-        """
+        """Put back what is saved in a locked directory; nothing is saved yet."""
         given = json.loads(facts)
         self._directory = directory
         self._saved = SavedStack(

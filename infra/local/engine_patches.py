@@ -1,4 +1,8 @@
-"""Gaps of MiniStack 1.5.33 in what a template may say; imported by `engine_process.py` alone."""
+"""Gaps of MiniStack 1.5.33, patched; imported by `engine_process.py` alone.
+
+First what IAM authorises, then what AWS refuses, replicas of tables, and what a template may say.
+It imports nothing of countledger.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +22,11 @@ from ministack.core.responses import get_region
 from ministack.services import apigateway, dynamodb, eventbridge, iam, lambda_svc
 from ministack.services.cloudformation import changesets, engine, handlers, provisioners, stacks
 
-# Gaps of MiniStack 1.5.33 in what IAM authorises; imported by `engine_process.py` alone.
+# Gaps in what IAM authorises.
 
 
 def patch_iam_names_streams() -> None:
-    """Stream calls are authorised on the stream that they name.
-
-    MiniStack authorises them on `*`, which no policy for one stream admits.
-    """
+    """Stream calls are authorised on the stream that they name; MiniStack does it on `*`."""
     plain = iam_actions.extract_resource_arn
 
     def resource_arn(service: str, *rest: Any) -> str:  # noqa: ANN401 - its arguments are its own
@@ -41,10 +42,7 @@ def patch_iam_names_streams() -> None:
 
 
 def patch_iam_names_mappings() -> None:
-    """A look at one event source mapping is authorised as such.
-
-    MiniStack takes it for a list of all.
-    """
+    """A look at one event source mapping is authorised as such, and not as a list of all."""
     plain = iam_actions._lambda_action  # noqa: SLF001 - as above
 
     def action(method: str, path: str) -> str | None:
@@ -110,10 +108,7 @@ def _leading_keys(request: dict[str, Any]) -> Iterator[tuple[str, dict[str, str]
 
 
 def patch_iam_batches_of_messages() -> None:
-    """Who may send, publish, delete or hide a message may do so with ten at once.
-
-    MiniStack requires actions that IAM does not know.
-    """
+    """Who may handle a message may handle ten at once; MiniStack's actions are none of IAM's."""
     plain = iam_actions.extract_iam_action
 
     def action(service: str, *rest: Any) -> str | None:  # noqa: ANN401 - its arguments are its own
@@ -124,10 +119,7 @@ def patch_iam_batches_of_messages() -> None:
 
 
 def patch_iam_names_schedules() -> None:
-    """A schedule is authorised under the group that it is in.
-
-    MiniStack takes every one for one of the group `default`.
-    """
+    """A schedule is authorised under its group; MiniStack takes each for one of `default`."""
     plain = iam_actions.extract_resource_arn
 
     def resource_arn(service: str, *rest: Any) -> str:  # noqa: ANN401 - its arguments are its own
@@ -143,10 +135,7 @@ def patch_iam_names_schedules() -> None:
 
 
 def patch_iam_names_buses() -> None:
-    """A look at an event bus is authorised on that bus.
-
-    MiniStack takes its name for that of a rule.
-    """
+    """A look at an event bus is authorised on that bus; MiniStack takes its name for a rule's."""
     plain = iam_actions.extract_resource_arn
 
     def resource_arn(service: str, *rest: Any) -> str:  # noqa: ANN401 - its arguments are its own
@@ -177,8 +166,8 @@ IAM_PATCHES: Final = (
 
 # What AWS refuses and MiniStack's CloudFormation does not: patched, so that refusals are tested.
 #
-# Imported by the engine's process alone; it imports nothing of countledger. MiniStack itself
-# refuses a bucket of another region, and the deletion of a policy by IAM's own call.
+# MiniStack itself refuses a bucket of another region, and the deletion of a policy by IAM's own
+# call.
 
 
 # IAM counts a managed policy without its white space.
@@ -285,12 +274,11 @@ REFUSALS: Final = (
 
 # Replicas of global tables, with replication in the hands of the replicator.
 #
-# Imported by the engine's process alone; it imports nothing of countledger. MiniStack 1.5.33 makes
-# no replicas of a template's table, and writes into every replica at once. On AWS a write arrives
-# later in the other regions, in any order, and the last writer wins. So here: the template's
-# replicas are made, a write stays in its region, each item remembers which write it shows, and the
-# call `ReplicateItems` brings the writes of another region. A table of multi-region strong
-# consistency keeps MiniStack's way.
+# MiniStack makes no replicas of a template's table, and writes into every replica at once. On AWS a
+# write arrives later in the other regions, in any order, and the last writer wins. So here: the
+# template's replicas are made, a write stays in its region, each item remembers which write it
+# shows, and the call `ReplicateItems` brings the writes of another region. A table of multi-region
+# strong consistency keeps MiniStack's way.
 
 
 # Marks a stream record of a write that came from another region.
@@ -325,7 +313,6 @@ def patch_replicas_are_made() -> None:
 
 
 def _have_replicas(name: str, properties: dict[str, Any]) -> None:
-    """Make the replicas that a table should have, and delete the others."""
     table = dynamodb._tables.get(name)  # noqa: SLF001 - as above
     if table is None:
         return
@@ -522,10 +509,7 @@ def patch_conditions_join_split_and_know_the_region() -> None:
 
 
 def patch_change_sets_follow_conditions() -> None:
-    """A change set names the resources that a changed condition adds or removes.
-
-    MiniStack adds and removes them, but its change set shows no difference.
-    """
+    """A change set names the resources that a changed condition adds or removes."""
     plain = changesets._resolve_props_for_diff  # noqa: SLF001 - as above
 
     def resolved(template: dict[str, Any], parameters: dict[str, Any], *rest: Any) -> Any:  # noqa: ANN401 - its own

@@ -83,10 +83,7 @@ def patch_lineage_stays_out_of_tables() -> None:
 
 
 def patch_service_quotas_is_a_service() -> None:
-    """Service Quotas is refused at once. MiniStack, which lacks it, loads the models of all of AWS.
-
-    To find out whether there is a service of that name: seconds in which it answers nobody.
-    """
+    """Service Quotas is refused at once: MiniStack loads all of AWS's models to look for it."""
     plain = router._is_aws_service_name  # noqa: SLF001 - it has no seam
     router._is_aws_service_name = lambda name: name == "servicequotas" or plain(name)  # noqa: SLF001
 
@@ -109,7 +106,6 @@ class ParentWatch:
     """Ends this process, with all that it has on disk, when the pipe from its parent ends."""
 
     def __init__(self, pipe: int) -> None:
-        """Watch nothing yet."""
         self._pipe = pipe
         # Set by `serve`: asks it to end in order, so that it can save its memory first.
         self.end: Callable[[], object] | None = None
@@ -117,7 +113,6 @@ class ParentWatch:
         self.parent_ended = threading.Event()
 
     def run(self) -> None:
-        """Wait for the end of the pipe, then delete everything but what is saved."""
         while os.read(self._pipe, 1):
             pass
         self.parent_ended.set()
@@ -165,7 +160,6 @@ async def serve(socket_fd: int, saver: Saver | None, watch: ParentWatch) -> None
 
 
 def main() -> None:
-    """Put back what was saved, watch the parent, and serve."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--socket-fd", type=int, required=True)
     parser.add_argument("--parent-fd", type=int, required=True)

@@ -49,11 +49,7 @@ class LocalStackEnded(SetupError):
 
 
 def directory_of(stack_name: str) -> Path:
-    """The private directory of a local stack in the background.
-
-    Raises:
-        BadSetting: no name for a stack.
-    """
+    """The private directory of a local stack in the background."""
     if not _STACK_NAME.fullmatch(stack_name):
         raise BadSetting(
             f"stack name {stack_name!r}: letters, digits and hyphens, a letter first, up to 128"
@@ -63,11 +59,7 @@ def directory_of(stack_name: str) -> Path:
 
 
 def followed(environment: Mapping[str, str], stack_name: str) -> dict[str, str]:
-    """What a command needs in its environment to work on the local stack; empty: nothing.
-
-    Raises:
-        LocalStackEnded: the environment names a local stack that has ended, and none runs now.
-    """
+    """What a command needs in its environment to work on the local stack; empty: nothing."""
     printed = names_an_engine(environment)
     if not printed and ("AWS_ENDPOINT_URL" in environment or _names_aws(environment)):
         return {}
@@ -81,11 +73,7 @@ def followed(environment: Mapping[str, str], stack_name: str) -> dict[str, str]:
 
 
 def check_it_is_ours(environment: Mapping[str, str]) -> None:
-    """Refuse the endpoint of a local stack that has ended: another program may listen there.
-
-    Raises:
-        LocalStackEnded: the environment names such a stack.
-    """
+    """Refuse the endpoint of a local stack that has ended: another program may listen there."""
     printed = names_an_engine(environment)
     if printed and not proves(environment):
         raise LocalStackEnded(
@@ -122,7 +110,6 @@ def _written_down(stack_name: str) -> dict[str, str]:
 
 
 def new_secret() -> str:
-    """A secret of a new engine's root user: 256 random bits."""
     return _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
 
 
@@ -132,7 +119,6 @@ def names_an_engine(environment: Mapping[str, str]) -> bool:
 
 
 def _place(environment: Mapping[str, str]) -> tuple[str, int] | None:
-    """Host and port of the embedded engine that it names, if any."""
     try:
         found = urlsplit(environment.get("AWS_ENDPOINT_URL", ""))
         host, port = found.hostname, found.port
@@ -149,10 +135,7 @@ def proof_of(secret: str, port: int, challenge: str) -> str:
 
 
 def proves(environment: Mapping[str, str]) -> bool:
-    """Whether the engine that an environment names answers, and knows the secret in it.
-
-    One request over loopback; the secret is not sent.
-    """
+    """Whether an engine answers there and knows the secret, which is not sent: one request."""
     place = _place(environment)
     if place is None:
         return False

@@ -40,7 +40,6 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def new_token() -> str:
-    """A token that cannot be guessed: 256 random bits, as text for an address."""
     return secrets.token_urlsafe(_TOKEN_BYTES)
 
 
@@ -50,14 +49,6 @@ def address_of(port: int, token: str) -> str:
 
 
 def listening_socket(port: int = 0) -> socket.socket:
-    """A socket that listens on loopback.
-
-    Args:
-        port: 0: any that is free.
-
-    Raises:
-        BadSetting: another program listens on that port, or the system does not allow it.
-    """
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -76,12 +67,7 @@ class Front:
     """The address of a stack's dashboard, for a `with` block."""
 
     def __init__(self, environment: Mapping[str, str], *, allow_writes: bool = False) -> None:
-        """Listen; nothing is started.
-
-        Args:
-            environment: what a process needs to work on the stack.
-            allow_writes: whether requests may change anything.
-        """
+        """Listen; nothing is started."""
         self._socket = listening_socket()
         self._token = new_token()
         self._environment = dict(environment)

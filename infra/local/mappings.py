@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 class StreamMapping:
     """A mapping of a stream, and the outputs of the stack that name it.
 
-    Attributes:
-        id_output: the output with its id; a stack without that output has no such mapping.
-        stream_output: the output with the ARN of the stream that it reads.
-        function_output: the output with the name of the function that it invokes.
+    A stack without the output `id_output` has no such mapping.
     """
 
     logical_id: str
@@ -59,12 +56,8 @@ _PREFIX: Final = "prefix"
 def record_filter(patterns: tuple[str, ...]) -> Callable[[Mapping[str, Any]], bool]:
     """A test that passes the stream records which one of the patterns matches (no pattern: all).
 
-    Args:
-        patterns: JSON objects. A name leads to a nested object or to a list; of the list's values
-            one must match: a string exactly, or `{"prefix": "..."}`.
-
-    Raises:
-        TemplateUnsupported: a pattern uses anything else.
+    A pattern is a JSON object. A name leads to a nested object or to a list; of the list's values
+    one must match: a string exactly, or `{"prefix": "..."}`.
     """
     tests = [_object_test(_parsed(pattern), pattern) for pattern in patterns]
     if not tests:

@@ -1,7 +1,7 @@
 """Plays the event source mapping between a stream and a deployed Lambda function.
 
 The local engine's own mapping loses the records of a partial failure and knows no windows. So this
-reads the stream, invokes the function, and follows the decisions of `delivery.py`, with the
+reads the stream, invokes the function, and follows the decisions of `shards.py`, with the
 settings that the template gives the real mapping. One difference is wanted: it does not wait for
 the batching window, so that a person sees totals at once.
 """
@@ -51,12 +51,7 @@ class PumpStalled(ServiceFailed):
 
 
 def next_pause_s(pause_s: float, *, idle: bool) -> float:
-    """How long to wait after the next round that finds nothing, in seconds.
-
-    Args:
-        pause_s: how long it was after this one.
-        idle: whether there was nothing in this one.
-    """
+    """Seconds to wait after the next round that finds nothing."""
     return min(2 * pause_s, LONGEST_PAUSE_S) if idle else FIRST_PAUSE_S
 
 
@@ -78,19 +73,17 @@ def lambda_invoker(client: "LambdaClient", function_name: str) -> Invoke:
 
 @dataclass(frozen=True, slots=True)
 class PumpRound:
-    """What one round over all shards did: records read from the stream, invocations made."""
+    """Records read from the stream, invocations made."""
 
     read: int
     deliveries: tuple[Invocation, ...]
 
     @property
     def idle(self) -> bool:
-        """Whether there was nothing to do."""
         return self.read == 0 and not self.deliveries
 
     @property
     def failed(self) -> bool:
-        """Whether an invocation failed in whole or in part."""
         return any(one.failed for one in self.deliveries)
 
 
@@ -112,16 +105,9 @@ class Pump:
     ) -> None:
         """Describe a pump; nothing is read yet.
 
-        Args:
-            source: the stream.
-            invoke: calls the function with an event.
-            settings: of the event source mapping.
-            on_failure: called with the note of a batch that is abandoned after the last retry.
-            now_s: the clock that closes windows.
-            checkpoints: where it goes on, and notes how far it has come; None: it begins.
-
-        Raises:
-            TemplateUnsupported: the settings require a feature that it does not simulate.
+        `on_failure` gets the note of a batch that is abandoned after the last retry; `now_s` closes
+        windows; without `checkpoints` it begins anew. Settings that need what it does not simulate
+        are refused.
         """
         if settings.record_age_s != -1:
             raise TemplateUnsupported("the pump knows no MaximumRecordAgeInSeconds but -1")
@@ -161,14 +147,7 @@ class Pump:
             return PumpRound(read, tuple(made))
 
     def drain(self, timeout_s: float = 60.0) -> list[Invocation]:
-        """PumpRound until the stream shows nothing more and everything read has been handled.
-
-        Returns:
-            The invocations that this took.
-
-        Raises:
-            PumpStalled: the function still failed when the time was over.
-        """
+        """Go on until the stream shows nothing more and everything read has been handled."""
         deadline_s = time.monotonic() + timeout_s
         made: list[Invocation] = []
         back_off_s = FIRST_BACK_OFF_S
@@ -188,7 +167,6 @@ class Pump:
     # ---- running ----
 
     def start(self) -> None:
-        """Deliver in the background until `stop`."""
         if self._thread is None:
             self._stopping.clear()
             self._thread = threading.Thread(target=self._run, name="pump", daemon=True)

@@ -45,9 +45,7 @@ _PAGE_RECORDS: Final = 1_000
 class Version:
     """An item as one write left it; no image where the write deleted it.
 
-    Attributes:
-        written: milliseconds, region and number of the write; later ones win.
-        image: the item, as the service's JSON has it.
+    `written` is milliseconds, region and number of the write; later ones win.
     """
 
     written: tuple[int, str, int]
@@ -56,7 +54,6 @@ class Version:
 
     @property
     def document(self) -> dict[str, Any]:
-        """It as the engine takes it."""
         key = {"counter": {"S": self.key[0]}, "entry": {"S": self.key[1]}}
         return {"Key": key, "Image": self.image, "Write": list(self.written)}
 
@@ -92,7 +89,6 @@ class Copy:
             again.close()
 
     def close(self) -> None:
-        """Close the connection to the engine; the next call opens another."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -180,9 +176,7 @@ class Replicator:
     """Carries versions between regions, step by step, or in the background: `start`.
 
     Attributes:
-        random: what travels next, and what is merged.
         under_way: for each way the versions that have not arrived.
-        on_records: called with a region and the new records of its stream.
         read_cut: says in the background which ways are cut, if another process decides that.
     """
 
@@ -227,7 +221,6 @@ class Replicator:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is under way."""
         return not any(self.under_way.values())
 
     def cut_off(self, region: str, *, one_way: bool = False) -> None:
@@ -258,7 +251,6 @@ class Replicator:
     # ---- running ----
 
     def start(self) -> None:
-        """Replicate in the background until `stop`."""
         if self._thread is None:
             self._stopping.clear()
             self._thread = threading.Thread(target=self._run, name="replicator", daemon=True)

@@ -54,7 +54,6 @@ def lives(process: psutil.Process) -> bool:
 
 
 def wait_until_gone(processes: Collection[psutil.Process], timeout_s: float) -> None:
-    """Wait until none of them lives, or until the time is over."""
     deadline_s = time.monotonic() + timeout_s
     while any(lives(process) for process in processes) and time.monotonic() < deadline_s:
         time.sleep(_PAUSE_S)
@@ -84,9 +83,6 @@ class Running:
 
     Attributes:
         dashboard: the address of the dashboard, with its token.
-        allow_writes: whether requests to its server may change anything.
-        environment: what a process needs in its environment to work on it.
-        regions: those that it was started in, home first.
         started_at_s: when it was ready, in seconds since 1970.
         processes: id and time of creation of the supervisor and of the engine.
         kept_in: the directory that it is kept in; None: it is in memory alone.
@@ -108,23 +104,19 @@ class Running:
 
     @property
     def started_at(self) -> datetime:
-        """When it was ready."""
         return datetime.fromtimestamp(self.started_at_s, UTC)
 
     @property
     def lost_after(self) -> datetime | None:
-        """After which time it lost what was written; None: it lost nothing."""
         lost_s = self.lost_after_s
         return None if lost_s is None else datetime.fromtimestamp(lost_s, UTC)
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The ids of the supervisor and of the engine."""
         return tuple(pid for pid, _created_s in self.processes)
 
     @property
     def log(self) -> Path:
-        """The supervisor's log."""
         return log_path(directory_of(self.stack_name))
 
     def write(self, directory: Path) -> None:
@@ -155,11 +147,7 @@ class Running:
 class WantedStack:
     """What the supervisor shall run, as JSON.
 
-    Attributes:
-        regions: where it is deployed, home first; none: in one, or as it is kept.
-        port: of its endpoint; 0: any free one.
-        kept_in: the directory that it is kept in; None: nowhere.
-        allow_writes: whether requests to the HTTP API may change anything.
+    Without regions it runs in one, or as it is kept; port 0 is any free one.
     """
 
     stack_name: str
@@ -186,7 +174,6 @@ def write_cut(directory: Path, ways: Iterable[tuple[str, str]]) -> None:
 
 
 def read_cut(directory: Path) -> set[tuple[str, str]]:
-    """The ways between regions that are cut."""
     try:
         text = (directory / _CUT).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -195,12 +182,10 @@ def read_cut(directory: Path) -> set[tuple[str, str]]:
 
 
 def log_path(directory: Path) -> Path:
-    """The supervisor's log in its directory."""
     return directory / _LOG
 
 
 def log_tail(directory: Path) -> str:
-    """The end of the supervisor's log."""
     try:
         text = log_path(directory).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -258,11 +243,6 @@ def _living(state: Running, directory: Path) -> list[psutil.Process]:
 
 
 def check_regions(regions: Sequence[str]) -> tuple[str, ...]:
-    """The regions of a stack.
-
-    Raises:
-        BadSetting: one has no valid name or is given twice, or there are none or more than five.
-    """
     for name in regions:
         if not _REGION.fullmatch(name):
             raise BadSetting(f"{name!r} is not the name of a region, such as us-east-1")

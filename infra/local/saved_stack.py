@@ -33,10 +33,7 @@ class SavedStack:
     """What a file says of the stack that is saved in it.
 
     Attributes:
-        regions: those that it was started in, home first.
-        saved_at_ms: when it was saved, in ms since 1970.
         complete: whether the engine had ended: nothing was written after it was saved.
-        engine: name and version of the engine whose memory it is.
     """
 
     stack_name: str
@@ -49,21 +46,15 @@ class SavedStack:
 
     @property
     def saved_at(self) -> datetime:
-        """When it was saved."""
         return datetime.fromtimestamp(self.saved_at_ms / 1_000, UTC)
 
 
 def installed_engine() -> str:
-    """Name and version of the engine that is installed."""
     return f"{ENGINE} {version(ENGINE)}"
 
 
 def write(directory: Path, saved: SavedStack, memory: bytes) -> None:
-    """Replace the file; at each moment the old or the new one is there as a whole.
-
-    Raises:
-        OSError: it cannot be written; the old one stays.
-    """
+    """Replace the file; at each moment the old or the new one is there as a whole."""
     header = {
         "format": FORMAT,
         **asdict(saved),
@@ -85,11 +76,7 @@ def write(directory: Path, saved: SavedStack, memory: bytes) -> None:
 
 
 def read_header(directory: Path) -> SavedStack | None:
-    """What the directory has; None: nothing is saved there.
-
-    Raises:
-        SavedStackRefused: another release or engine saved it, or it is damaged.
-    """
+    """What the directory has; None: nothing is saved there."""
     try:
         with (directory / FILE).open("rb") as file:
             return _header(directory, file.readline(_HEADER_MAX_BYTES))[0]
@@ -98,11 +85,7 @@ def read_header(directory: Path) -> SavedStack | None:
 
 
 def read(directory: Path) -> tuple[SavedStack, bytes] | None:
-    """What the directory has, and the memory of the engine, compared with its checksum.
-
-    Raises:
-        SavedStackRefused: another release or engine saved it, or it is damaged.
-    """
+    """What the directory has, and the memory of the engine, compared with its checksum."""
     try:
         with (directory / FILE).open("rb") as file:
             saved, size, digest = _header(directory, file.readline(_HEADER_MAX_BYTES))
@@ -155,11 +138,6 @@ class StackDirectory:
     """
 
     def __init__(self, path: Path) -> None:
-        """Make the directory if need be, and lock it.
-
-        Raises:
-            SavedStackRefused: it cannot be made, others may enter it, or another stack uses it.
-        """
         self.path = path
         try:
             path.mkdir(mode=0o700, exist_ok=True)
@@ -195,16 +173,7 @@ class StackDirectory:
         os.close(self.lock)
 
     def find(self, stack_name: str, regions: Sequence[str]) -> SavedStack | None:
-        """The stack that is saved there; None: none is.
-
-        Args:
-            stack_name: of the stack that shall be started.
-            regions: where it shall be started; none: where it was.
-
-        Raises:
-            SavedStackRefused: it has another name or other regions, another release or engine saved
-                it, or it is damaged.
-        """
+        """The stack that is saved there, refused if it is another one; no regions: where it was."""
         found = read(self.path)
         if found is None:
             return None

@@ -38,12 +38,7 @@ MAX_STATE_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class StreamRecord:
-    """A stream record, ready to be delivered.
-
-    Attributes:
-        created_s: when it was written, in seconds since 1970.
-        encoded: the record as JSON, as Lambda would deliver it.
-    """
+    """A stream record, encoded as JSON as Lambda would deliver it."""
 
     sequence: str
     created_s: float
@@ -68,7 +63,6 @@ class TumblingWindow:
 
     @property
     def end_s(self) -> int:
-        """The first second after it."""
         return self.start_s + self.length_s
 
 
@@ -104,7 +98,6 @@ class FollowUp:
     Attributes:
         handled: how many records of the batch are done with.
         again: batches to deliver next, in this order, before anything else of the shard.
-        withdrawn: records that are dropped after the last retry, if any.
     """
 
     handled: int
@@ -113,7 +106,6 @@ class FollowUp:
 
 
 def window_start(created_s: float, length_s: int) -> int:
-    """The beginning of the window that a record belongs to."""
     return int(created_s // length_s) * length_s
 
 
@@ -138,14 +130,7 @@ def next_batch_size(
 def verdict_of(
     answer: object, batch: RecordBatch, settings: MappingSettings, *, windowed: bool
 ) -> BatchVerdict:
-    """What the function's answer says about the batch.
-
-    Args:
-        answer: the decoded answer of an invocation that did not raise.
-        batch: what was delivered.
-        settings: of the mapping.
-        windowed: whether the event belonged to a window; then the answer must carry `state`.
-    """
+    """What the answer of an invocation that did not raise says about the batch."""
     known = answer if isinstance(answer, Mapping) else {}
     state = known.get("state")
     if not windowed:
@@ -216,7 +201,6 @@ def event(
     window: TumblingWindow | None,
     final: bool = False,
 ) -> bytes:
-    """The event of one invocation, as JSON."""
     around: dict[str, Any] = {}
     if window is not None:
         around = {
@@ -319,24 +303,18 @@ class ShardSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StreamSource:
-    """A DynamoDB stream.
-
-    Attributes:
-        passes: whether a record passes the mapping's filter.
-    """
+    """A DynamoDB stream."""
 
     streams: DynamoDBStreamsClient
     arn: str
     passes: Callable[[Mapping[str, Any]], bool]
 
     def shards(self) -> list[ListedShard]:
-        """All shards that the service still shows. One call per hundred shards."""
         return list(list_shards(self.streams, self.arn))
 
     def reader(
         self, shard_id: str, start: StartingPosition, after: str | None
     ) -> StreamShardReader:
-        """A reader of one of them; after a sequence number, if that is given."""
         made = StreamShardReader(self.streams, self.arn, shard_id, start=start, passes=self.passes)
         made.last_sequence = after
         return made
@@ -347,7 +325,6 @@ class _IteratorReader(ABC):
 
     Attributes:
         last_sequence: of the last record read, passed by a filter or not.
-        ended: whether the shard is closed and all of it has been read.
     """
 
     def __init__(self, client: Any, arn: str, shard_id: str, start: StartingPosition) -> None:  # noqa: ANN401 - of either service
@@ -389,8 +366,6 @@ class _IteratorReader(ABC):
 
 
 class StreamShardReader(_IteratorReader):
-    """Reads one shard of a DynamoDB stream."""
-
     def __init__(
         self,
         streams: DynamoDBStreamsClient,
@@ -451,13 +426,11 @@ def _plain(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class KinesisSource:
-    """A stream of Kinesis."""
-
     client: KinesisClient
     arn: str
 
     def shards(self) -> list[ListedShard]:
-        """All shards that the service still shows. One call per thousand shards."""
+        """One call per thousand shards."""
         found: list[ListedShard] = []
         which: dict[str, Any] = {"StreamARN": self.arn}
         while True:
@@ -471,17 +444,13 @@ class KinesisSource:
             which = {"NextToken": answer["NextToken"]}
 
     def reader(self, shard_id: str, start: StartingPosition, after: str | None) -> KinesisReader:
-        """A reader of one of them; after a sequence number, if that is given."""
         made = KinesisReader(self.client, self.arn, shard_id, start)
         made.last_sequence = after
         return made
 
 
 class KinesisReader(_IteratorReader):
-    """Reads one shard of a Kinesis stream."""
-
     def read(self) -> tuple[int, list[StreamRecord]]:
-        """One GetRecords: how many records came, and they themselves."""
         try:
             return super().read()
         except self._client.exceptions.ResourceNotFoundException:
@@ -550,11 +519,7 @@ OnFailure: TypeAlias = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One invocation that was made.
-
-    Attributes:
-        sequences: the sequence numbers of the records delivered, in order.
-    """
+    """One invocation that was made."""
 
     shard_id: str
     sequences: tuple[str, ...]
@@ -575,22 +540,15 @@ class ReadAhead:
     """
 
     def __init__(self, reader: ShardReader, readers: Executor) -> None:
-        """Read nothing yet.
-
-        Args:
-            reader: reads the shard; nobody else uses it.
-            readers: where it reads ahead.
-        """
+        """Nobody else may use the reader."""
         self._reader, self._readers = reader, readers
         self._ahead: Future[tuple[int, list[StreamRecord]]] | None = None
 
     @property
     def ended(self) -> bool:
-        """As of a reader."""
         return self._ahead is None and self._reader.ended
 
     def read(self) -> tuple[int, list[StreamRecord]]:
-        """As of a reader; it raises what the reader raised."""
         ahead, self._ahead = self._ahead, None
         count, records = (0, []) if ahead is None else ahead.result()
         if count == 0:
@@ -614,18 +572,7 @@ class ShardDelivery:
         on_failure: OnFailure | None,
         reorder: Callable[[list[RecordBatch]], None] | None = None,
     ) -> None:
-        """Describe a lane; nothing is read yet.
-
-        Args:
-            shard_id: of the shard.
-            reader: reads it.
-            settings: of the event source mapping.
-            stream_arn: of its stream.
-            invoke: calls the function with an event.
-            on_failure: called with the note of a batch that is abandoned after the last retry.
-            reorder: puts the halves of a failed batch into the order in which they are delivered;
-                the service promises none. None: as they were.
-        """
+        """`reorder` orders the halves of a failed batch: the service promises no order."""
         self._shard_id = shard_id
         self._reader = reader
         self._settings = settings
@@ -641,7 +588,6 @@ class ShardDelivery:
 
     @property
     def finished(self) -> bool:
-        """Whether the shard is closed and all of it has been handled."""
         left = self._waiting or self._batches or self._window is not None
         return self._reader.ended and not left
 

@@ -81,18 +81,12 @@ ROOT: Final = Credentials(ROOT_KEY, ROOT_SECRET)
 
 
 class RegionStack:
-    """The stack of one region.
-
-    Attributes:
-        outputs: of the stack, once it is deployed.
-        pumps: play the event source mappings that the stack has, once they were made.
-    """
+    """The stack of one region."""
 
     outputs: dict[str, str]
     pumps: dict[StreamMapping, Pump]
 
     def __init__(self, name: str, region: str, url: str, parameters: Mapping[str, str]) -> None:
-        """Describe a stack; nothing is deployed yet."""
         self.name, self.region, self.url = name, region, url
         self.pumps = {}
         self._parameters = dict(parameters)
@@ -110,13 +104,11 @@ class RegionStack:
         }
 
     def session(self, credentials: Credentials = ROOT) -> boto3.Session:
-        """The session of these credentials, made once; the endpoint is `url`."""
         if credentials not in self._sessions:
             self._sessions[credentials] = session_of(credentials, self.region)
         return self._sessions[credentials]
 
     def ledger(self) -> CountLedger:
-        """The counters of this stack, for the root user."""
         settings = Settings.of_stack(self.name)
         return CountLedger(settings, session=self.session(), endpoint_url=self.url)
 
@@ -151,7 +143,6 @@ class RegionStack:
         self._patch_time_to_live()
 
     def deployment(self, stack_name: str) -> Deployment:
-        """What makes or changes a stack of this region."""
         reader = StackReader(
             cloudformation=self.client("cloudformation"),
             name=stack_name,
@@ -188,16 +179,11 @@ class RegionStack:
         return MATERIALIZER.id_output in self.outputs
 
     def replica(self, ledger_table: str) -> Copy:
-        """This region's copy of the ledger."""
         described = self.client("dynamodb").describe_table(TableName=ledger_table)["Table"]
         return Copy(self.region, self.url, ledger_table, described["LatestStreamArn"])
 
     def take_mappings(self, *, kept: bool = False) -> None:
-        """Make the pumps, which play the mappings; the engine's own are disabled.
-
-        Args:
-            kept: whether they go on where pumps of an earlier process came to.
-        """
+        """Make the pumps; kept ones go on where those of an earlier process came to."""
         mappings = [one for one in MAPPINGS if one.id_output in self.outputs]
         self._patch_mappings_are_ours(mappings)
         for one in mappings:
@@ -206,11 +192,7 @@ class RegionStack:
             self.pumps[one] = self.new_pump(mapping=one, checkpoints=places)
 
     def drain(self) -> None:
-        """Return once all that was sent so far has gone through every function.
-
-        Raises:
-            PumpStalled: a function went on failing.
-        """
+        """Return once all that was sent so far has gone through every function."""
         # Through the stream into the ledger first, and then into the totals.
         for mapping in reversed(self.pumps):
             self.pumps[mapping].drain()
@@ -228,14 +210,7 @@ class RegionStack:
     ) -> Pump:
         """A pump of its own, which begins at the start of the stream: all is delivered again.
 
-        Args:
-            settings: of the mapping (default: the template's).
-            mapping: which mapping of the template it plays.
-            stream_arn: what it reads (default: what the mapping does).
-            function_name: what it invokes (default: what the mapping does).
-            on_failure: called with the note of a batch that is abandoned after the last retry.
-            now_s: the clock that closes windows.
-            checkpoints: where it goes on instead, and notes how far it has come.
+        What is None is as the template and the mapping say; see `Pump`.
         """
         client: LambdaClient = self.client(
             "lambda",
@@ -288,12 +263,7 @@ class RegionStack:
 
 
 def session_in(environment: Mapping[str, str], region: str | None = None) -> boto3.Session:
-    """A session by the environment of a local stack, whatever this process has in its own.
-
-    Args:
-        environment: as `countledger up` prints it.
-        region: another one of the stack; None: the environment's.
-    """
+    """A session by the environment of a local stack, whatever this process has in its own."""
     keys = Credentials(environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"])
     return session_of(keys, region or environment["AWS_REGION"])
 
@@ -330,9 +300,6 @@ class LocalStack:
     """The deployed stack on the embedded engine, for a `with` block.
 
     Attributes:
-        name: of the stack, the same in each region.
-        engine: the engine that it runs on; it has all regions.
-        stacks: of the regions, the home region's first.
         home: the home region's. What is not asked of a region's stack is asked of this one.
         replicator: between the regions' ledgers; it replicates in the background if the pumps do.
         found: the stack that was kept, and is started again; None: a new one is deployed.
@@ -357,21 +324,10 @@ class LocalStack:
     ) -> None:
         """Describe a stack; nothing runs yet.
 
-        Args:
-            name: of the stack.
-            bundle: the zip of the functions, built for this interpreter; None: they run from the
-                installed package (an editable install: from the checkout).
-            auth: whether the engine enforces IAM policies.
-            pumping: whether the pumps deliver in the background.
-            parent_dir: where the engine makes its private directory.
-            parameters: of the template, besides those that a local stack sets.
-            regions: where it is deployed, home first; none: in one, or as it is kept.
-            port: of the engine; 0: any free one, and the one before if that is free.
-            kept_in: where the stack is kept, and from where it is started again; None: nowhere.
-
-        Raises:
-            BadSetting: a region has no valid name or is given twice, or there are more than five.
-            SavedStackRefused: what is kept there is no such stack.
+        Without a bundle the functions run from the installed package (an editable install: from the
+        checkout); `auth`: the engine enforces IAM policies; `pumping`: the pumps deliver in the
+        background. The first region is the home; no regions: one, or as it is kept. Port 0 is any
+        free one, and the one before if that is free.
         """
         self.name = name
         self.found = None if kept_in is None else kept_in.find(name, regions)
@@ -414,59 +370,42 @@ class LocalStack:
 
     @property
     def home(self) -> RegionStack:
-        """The stack of the home region."""
         return self.stacks[self.regions[0]]
 
     @property
     def outputs(self) -> dict[str, str]:
-        """Of the home region's stack."""
         return self.home.outputs
 
     @property
     def pumps(self) -> dict[StreamMapping, Pump]:
-        """Those of the home region, which play the event source mappings that the stack has.
-
-        They deliver in the background if asked to; else drive them with `step` and `drain`.
-        """
+        """They deliver in the background if asked to; else drive them with `step` and `drain`."""
         return self.home.pumps
 
     @property
     def pump(self) -> Pump:
-        """The pump of the home region's materializer."""
         return self.home.pumps[MATERIALIZER]
 
     @property
     def url(self) -> str:
-        """The endpoint of the engine."""
         return self.engine.url
 
     def environment(self, credentials: Credentials = ROOT) -> dict[str, str]:
-        """What a process needs in its environment to work on this stack, in its home region."""
         return self.home.environment(credentials)
 
     def session(self, credentials: Credentials = ROOT) -> boto3.Session:
-        """The session of these credentials in the home region; the endpoint is `url`."""
         return self.home.session(credentials)
 
     def client(
         self, service: str, credentials: Credentials = ROOT, *, config: Config | None = None
     ) -> Any:  # noqa: ANN401 - the caller knows the type of the client
-        """A client of the engine in the home region; by default as the root user."""
         return self.home.client(service, credentials, config=config)
 
     @property
     def new_pump(self) -> Callable[..., Pump]:
-        """Makes a pump of its own in the home region; see `RegionStack.new_pump`."""
         return self.home.new_pump
 
     def credentials_for(self, *policy_outputs: str, region: str | None = None) -> Credentials:
-        """The keys of a user who has exactly these of a stack's policies.
-
-        Args:
-            policy_outputs: the outputs that name them: `EmitPolicyArn`, `ReadPolicyArn`,
-                `OperatePolicyArn`.
-            region: whose stack; None: the home region's.
-        """
+        """The keys of a user who has exactly the policies of a stack that these outputs name."""
         stack = self.stacks[region or self.regions[0]]
         names = (name.removesuffix("PolicyArn") for name in policy_outputs)
         user = "-".join(("only", *names, *([region] if region else [])))
@@ -480,13 +419,7 @@ class LocalStack:
         return self._credentials[user]
 
     def drain(self) -> None:
-        """Return once all that was sent so far has gone everywhere, and through every function.
-
-        Ways between regions that are cut are not waited for.
-
-        Raises:
-            PumpStalled: a function went on failing.
-        """
+        """Return once all has gone every way that is open, and through every function."""
         # What comes through a stream must be in the ledger before it can be replicated.
         self.home.drain()
         if len(self.stacks) > 1:
