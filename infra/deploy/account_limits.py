@@ -47,8 +47,6 @@ class ServiceQuotas:
         unreserved: how many of them no function has reserved.
         account_units: units a second of all provisioned tables: of writes, and of reads.
         table_write_units: write units a second of one table.
-        listed: further quotas, as Service Quotas names them.
-        unread: what could not be read, and why.
     """
 
     concurrency: int | None = None
@@ -100,16 +98,7 @@ def _listed(client: Any, service: str) -> dict[str, int]:  # noqa: ANN401 - no t
 
 
 def refuse_beyond(quotas: ServiceQuotas, wanted: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Refuse parameters that the account cannot serve.
-
-    Args:
-        quotas: of the account.
-        wanted: the parameters of the deployment; for those that are not in it the defaults.
-        now: those of the stack as it is; empty: there is none.
-
-    Raises:
-        BadInput: naming the parameter, its value, the quota and what to do.
-    """
+    """Refuse parameters that the account cannot serve, beyond what the stack has now."""
     reserved, before = _reserved(wanted), _reserved(now)
     if reserved and quotas.unreserved is not None:
         most = max(0, quotas.unreserved + before - UNRESERVED_MIN)

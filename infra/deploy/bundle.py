@@ -42,16 +42,11 @@ _FIRST_REGION: Final = "us-east-1"
 
 
 def default_bucket(account: str, region: str) -> str:
-    """The name of the bucket that is made where none is given: one for an account and region."""
     return f"{_PREFIX}-code-{account}-{region}"
 
 
 def make_bucket(s3: S3Client, name: str, account: str, region: str) -> bool:
-    """Make sure of a bucket of this account, closed to the public; whether it had to be made.
-
-    Raises:
-        BadSetting: another account owns a bucket of that name, or it is in another region.
-    """
+    """Make sure of a bucket of this account, closed to the public; whether it had to be made."""
     if _is_ours(s3, name, account, region):
         return False
     with translated(f"CreateBucket {name}"):
@@ -76,11 +71,7 @@ def make_bucket(s3: S3Client, name: str, account: str, region: str) -> bool:
 
 
 def take_bucket(s3: S3Client, name: str, account: str, region: str) -> None:
-    """Make sure that a bucket exists, is this account's, and in this region.
-
-    Raises:
-        BadSetting: it does not exist, belongs to another account, or is in another region.
-    """
+    """Make sure that a bucket exists, is this account's, and in this region."""
     if not _is_ours(s3, name, account, region):
         raise BadSetting(f"bucket {name!r} does not exist: create it first, or leave out --bucket")
 
@@ -194,11 +185,7 @@ class BundleFailed(CountledgerError):
 
 @dataclass(frozen=True, slots=True)
 class BundleTarget:
-    """What a bundle is built for.
-
-    Attributes:
-        platform: as uv names it; None: this machine's.
-    """
+    """What a bundle is built for; no platform: this machine's."""
 
     python_version: str
     platform: str | None
@@ -214,12 +201,7 @@ OWN: Final = BundleTarget(f"{sys.version_info.major}.{sys.version_info.minor}", 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle, ready to be uploaded.
-
-    Attributes:
-        has_bytecode: whether a function starts without compiling: where it was built there was an
-            interpreter of its version.
-    """
+    """A bundle, ready to be uploaded; with bytecode a function starts without compiling."""
 
     content: bytes
     unzipped_bytes: int
@@ -227,7 +209,6 @@ class Bundle:
     has_bytecode: bool = False
 
     def summary(self) -> str:
-        """Its size, for a person."""
         return (
             f"{_megabytes(len(self.content))} zipped, {_megabytes(self.unzipped_bytes)} unzipped"
             f" (limit {_megabytes(MAX_UNZIPPED_BYTES)}), {self.files} files,"
@@ -236,16 +217,7 @@ class Bundle:
 
 
 def build_bundle(target: BundleTarget, *, lock: Path = LOCK_PATH) -> Bundle:
-    """Fetch the dependencies for the target and pack them with our package.
-
-    Args:
-        target: the interpreter and platform that will run it.
-        lock: the pinned dependencies, with hashes.
-
-    Raises:
-        BundleFailed: there is no lock file or no uv, a dependency has no wheel for the target, a
-            hash differs, or it is all too large.
-    """
+    """Fetch the locked dependencies for the target and pack them with our package."""
     if not lock.is_file():
         raise BundleFailed(f"{lock} does not exist: reinstall countledger, or use a checkout")
     if find_spec("uv") is None:
@@ -284,11 +256,7 @@ def interpreter_of(python_version: str) -> str | None:
 
 
 def _compile(stage: Path, interpreter: str) -> None:
-    """Write bytecode that is never compared with its source; equal sources give equal bytes.
-
-    Raises:
-        BundleFailed: the interpreter could not.
-    """
+    """Write bytecode that is never compared with its source; equal sources give equal bytes."""
     command = [interpreter, "-I", "-m", "compileall", "-q", "-j", "1"]
     command += ["--invalidation-mode", "unchecked-hash", "-s", str(stage), "-p", _TASK, str(stage)]
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
@@ -300,11 +268,7 @@ def _compile(stage: Path, interpreter: str) -> None:
 
 
 def pack(files: dict[str, bytes]) -> Bundle:
-    """Zip files so that equal files give equal bytes.
-
-    Raises:
-        BundleFailed: more than Lambda takes.
-    """
+    """Zip files so that equal files give equal bytes."""
     unzipped_bytes = sum(len(content) for content in files.values())
     if unzipped_bytes > MAX_UNZIPPED_BYTES:
         raise BundleFailed(
@@ -367,7 +331,6 @@ def _megabytes(size_bytes: int) -> str:
 
 
 def main() -> int:
-    """Build a bundle into a file and print its size; the exit code."""
     parser = argparse.ArgumentParser(description="Build the bundle of the Lambda functions.")
     parser.add_argument("--out", type=Path, required=True, help="the zip file to write")
     parser.add_argument(

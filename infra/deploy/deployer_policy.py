@@ -172,12 +172,7 @@ _DETACHED: Final = ("Group", "Role", "User")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a stack is deployed.
-
-    Attributes:
-        region: as `eu-west-1`.
-        others: the other regions of the stack, each with the bucket of its code.
-    """
+    """Where a stack is deployed; of the other regions also the bucket of the code."""
 
     stack: str
     partition: str

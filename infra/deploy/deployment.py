@@ -95,12 +95,7 @@ class ResourceChange:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a deployment would do.
-
-    Attributes:
-        creating: whether the stack does not exist yet.
-        changes: to each resource, the dangerous ones first.
-    """
+    """What a deployment would do; the dangerous changes come first."""
 
     change_set: str
     stack_id: str
@@ -110,17 +105,12 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """Which alarms take an update back.
-
-    Attributes:
-        minutes: for how long they are watched once everything is changed.
-    """
+    """Which alarms take an update back, for so many minutes once everything is changed."""
 
     alarms: tuple[str, ...]
     minutes: int
 
     def as_request(self) -> dict[str, Any]:
-        """As a request has it."""
         triggers = [{"Arn": arn, "Type": "AWS::CloudWatch::Alarm"} for arn in self.alarms]
         return {"RollbackTriggers": triggers, "MonitoringTimeInMinutes": self.minutes}
 
@@ -160,22 +150,16 @@ def _causes(details: Iterable[Mapping[str, Any]]) -> Iterable[str]:
 
 
 def parameters_in(stack: Mapping[str, Any]) -> dict[str, str]:
-    """The parameters of a described stack, by name."""
     found = stack.get("Parameters", [])
     return {one["ParameterKey"]: one.get("ParameterValue", "") for one in found}
 
 
 def tags_in(stack: Mapping[str, Any]) -> dict[str, str]:
-    """The tags of a described stack."""
     return {one["Key"]: one["Value"] for one in stack.get("Tags", [])}
 
 
 def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse parameters that a template has not.
-
-    Raises:
-        BadInput: naming the first of them, and those that there are.
-    """
+    """Refuse parameters that a template has not."""
     names = set(known)
     strange = sorted(set(given) - names)
     if strange:
@@ -187,16 +171,7 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
 def parameters_for(
     given: Mapping[str, str], existing: Mapping[str, Any] | None, known: Iterable[str]
 ) -> list[Any]:
-    """What is given, and the kept value of every other one that both templates know.
-
-    Args:
-        given: values by name.
-        existing: the described stack, if there is one.
-        known: the names that the new template has.
-
-    Raises:
-        BadInput: the template has no such parameter.
-    """
+    """What is given, and the kept value of every other one that both templates know."""
     known = set(known)
     refuse_unknown(given, known)
     kept = known & parameters_in(existing or {}).keys() - given.keys()
@@ -221,9 +196,6 @@ def tag_table(dynamodb: DynamoDBClient, table: str, tags: Mapping[str, str]) -> 
 
     A stack hands its tags on to every resource that has tags. A global table has none itself, but
     for each of its replicas, and gets nothing.
-
-    Raises:
-        AccessDenied: the caller has no permission to tag a table.
     """
     given = [{"Key": k, "Value": v} for k, v in tags.items() if not k.startswith(_RESERVED)]
     if not given:
@@ -245,7 +217,6 @@ class Deployment:
     """Makes or changes one stack.
 
     Attributes:
-        s3: the client to the bucket, in the same region.
         role_arn: the role of CloudFormation; None: as at the last change, else the caller's.
     """
 
@@ -265,18 +236,9 @@ class Deployment:
     ) -> Proposal | None:
         """What deploying would change; None: nothing.
 
-        Args:
-            bucket: an existing bucket for bundle and template.
-            bundle: the zip file of the functions.
-            parameters: of the template, without `CodeBucket` and `CodeKey`.
-            tags: of the stack and all its resources.
-            template: its text (default: ours).
-            watched: alarms that take an update back; of no use for a creation.
-
-        Raises:
-            BadInput: a parameter breaks a rule of the template, or makes a policy larger than IAM
-                takes.
-            DeployFailed: CloudFormation refuses it, or the stack is in no state to be changed.
+        `watched` alarms take an update back, and are of no use for a creation. `BadInput`: a
+        parameter breaks a rule of the template, or makes a policy larger than IAM takes.
+        `DeployFailed`: CloudFormation refuses it, or the stack is in no state to be changed.
         """
         text = template or template_text()
         existing = self._changeable()
@@ -295,12 +257,7 @@ class Deployment:
         return self._propose(request, creating=existing is None)
 
     def propose_parameters(self, given: Mapping[str, str]) -> Proposal | None:
-        """What other values of some parameters would change; template and code stay as they are.
-
-        Raises:
-            BadInput: its template has no such parameter.
-            DeployFailed: there is no stack.
-        """
+        """What other values of some parameters would change; template and code stay as they are."""
         existing = self._changeable()
         if existing is None:
             raise DeployFailed(f"there is no stack {self.stack.name!r}: `countledger deploy` first")
@@ -322,15 +279,7 @@ class Deployment:
     ) -> None:
         """Create the stack with nothing but two tables that exist; a deployment adds the rest.
 
-        Args:
-            tables: their names, by the names in the template.
-            bucket: an existing bucket for the template.
-            parameters: those of the deployment that follows.
-            tags: of the stack.
-
-        Raises:
-            DeployFailed: CloudFormation refuses it: one of them belongs to another stack, or is
-                of another shape.
+        `DeployFailed`: one of them belongs to another stack, or is of another shape.
         """
         template = only_tables()
         given = {**parameters, "CodeBucket": bucket, "CodeKey": "none"}
@@ -355,11 +304,7 @@ class Deployment:
     def execute(
         self, proposal: Proposal, on_event: Callable[[StackEvent], None] | None = None
     ) -> dict[str, str]:
-        """Let it happen and wait for the end; the stack's outputs.
-
-        Raises:
-            DeployFailed: with the reason of the first resource that failed.
-        """
+        """Let it happen and wait for the end; the error has the first resource's reason."""
         stack, token = self.stack, f"countledger-{uuid.uuid4()}"
         before = stack.newest_event(proposal.stack_id)
         with stack.asking("ExecuteChangeSet"):
@@ -383,7 +328,6 @@ class Deployment:
             )
 
     def discard(self, proposal: Proposal) -> None:
-        """Forget a proposal: nothing is left of it."""
         with self.stack.asking("DeleteChangeSet"):
             self.stack.cloudformation.delete_change_set(
                 StackName=proposal.stack_id, ChangeSetName=proposal.change_set
@@ -393,11 +337,11 @@ class Deployment:
                 self.stack.cloudformation.delete_stack(StackName=self.stack.name)
 
     def outputs(self) -> dict[str, str]:
-        """The outputs of the stack as it is; none where there is no stack."""
+        """Empty where there is no stack."""
         return outputs(self.stack.describe() or {})
 
     def tags(self) -> dict[str, str]:
-        """The tags of the stack as it is; none where there is no stack."""
+        """Empty where there is no stack."""
         return tags_in(self.stack.describe() or {})
 
     def _uploaded(self, bucket: str, template: str) -> str:
@@ -435,7 +379,6 @@ class Deployment:
         refuse_oversized(parsed, whole, around)
 
     def _changeable(self) -> Mapping[str, Any] | None:
-        """The stack, if it exists."""
         stack = self.stack.describe()
         status = stack["StackStatus"] if stack is not None else _EMPTY
         if status == _EMPTY:
@@ -490,12 +433,7 @@ def deploy(
     template: str | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Propose and execute without a look at it; the stack's outputs.
-
-    Raises:
-        DeployFailed: with CloudFormation's reason for refusing, or that of the first resource that
-            failed.
-    """
+    """Propose and execute without a look at it; the stack's outputs."""
     proposal = deployment.propose(
         bucket=bucket, bundle=bundle, parameters=parameters, template=template, tags=tags
     )
@@ -503,5 +441,4 @@ def deploy(
 
 
 def outputs(stack: Mapping[str, Any]) -> dict[str, str]:
-    """The outputs of a described stack, by name."""
     return {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}

@@ -38,13 +38,9 @@ _ALL: Final = (*TABLES, "Strict")
 
 @dataclass(frozen=True, slots=True)
 class RetainedTable:
-    """A table that exists.
+    """A table that exists, by its name in the template; `empty`: it has no item at all.
 
-    Attributes:
-        resource: its name in the template, `Ledger`, `Counters` or `Strict`.
-        empty: whether it has no item at all.
-        strong: whether it has multi-region strong consistency: then DynamoDB deletes no single
-            replica of it.
+    DynamoDB deletes no single replica of a `strong` one (multi-region strong consistency).
     """
 
     resource: str
@@ -59,11 +55,7 @@ def tables_of(
 ) -> tuple[RetainedTable, ...]:
     """The tables of a stack that exist now. Half a read unit and more for each, by a scan.
 
-    Args:
-        stack: reads the stack.
-        stack_id: its ARN, which also finds a deleted one.
-        dynamodb: the client to its region.
-        live: whether the stack exists, so that its resources can be listed.
+    The ARN of a stack also finds a deleted one; `live`: its resources can be listed.
     """
     names: dict[str, str] = {}
     for _, event in stack.events(stack_id):  # newest first
@@ -95,9 +87,6 @@ def delete_table(dynamodb: DynamoDBClient, table: RetainedTable) -> None:
     """Delete a table with all its items, protected or not, and wait until it is gone.
 
     With point-in-time recovery on, DynamoDB keeps a backup of it for 35 days.
-
-    Raises:
-        AccessDenied: the caller has no permission to change or delete it.
     """
     try:
         if table.protected:
@@ -134,11 +123,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class DestroyPlan:
-    """What removing a stack means.
-
-    Attributes:
-        status: its status; `DELETE_COMPLETE`: only its tables are left.
-    """
+    """What removing a stack means; status `DELETE_COMPLETE`: only its tables are left."""
 
     stack_id: str
     status: str
@@ -150,11 +135,7 @@ class DestroyPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destruction:
-    """Removes one stack.
-
-    Attributes:
-        role_arn: the role under which CloudFormation works; None: the one of the last change.
-    """
+    """Removes one stack; without `role_arn` CloudFormation works under that of the last change."""
 
     stack: StackReader
     iam: Any
@@ -182,7 +163,6 @@ class Destruction:
         )
 
     def detach(self, one: Attachment) -> None:
-        """Take a policy from who has it: one call."""
         calls = {
             "group": self.iam.detach_group_policy,
             "role": self.iam.detach_role_policy,
@@ -195,11 +175,7 @@ class Destruction:
     def delete(
         self, plan: DestroyPlan, on_event: Callable[[StackEvent], None] | None = None
     ) -> None:
-        """Delete the stack and wait for the end; a deletion that is under way is awaited.
-
-        Raises:
-            DeployFailed: with the reason of the first resource that could not be deleted.
-        """
+        """Delete the stack and wait for the end; a deletion that is under way is awaited."""
         if plan.status == _DELETED:
             return
         if plan.status == _DELETING:

@@ -47,7 +47,6 @@ class HomeSeen:
     """What is there now.
 
     Attributes:
-        home: the region that is to be home.
         named: the home that the stack of each region names; regions without a stack are missing.
         schedules: the regions besides the home that have schedules, with their namespaces.
     """
@@ -58,11 +57,7 @@ class HomeSeen:
 
 
 def next_of_home(seen: HomeSeen) -> HomeStep | None:
-    """The step that is next; None: every stack names the home, and it has the schedules.
-
-    Raises:
-        DeployFailed: the region has no stack.
-    """
+    """The step that is next; None: every stack names the home, and it has the schedules."""
     if seen.home not in seen.named:
         raise DeployFailed(
             f"there is no stack in {seen.home}: `countledger region add {seen.home}` first"
@@ -91,12 +86,7 @@ def following_home(template: Mapping[str, Any]) -> set[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeChange:
-    """Makes stacks and schedules follow the home region that the ledger names.
-
-    Attributes:
-        target: a connection to the region that is to be home.
-        regions: all regions of the ledger that can be reached.
-    """
+    """Makes stacks and schedules follow the home region (`target`) that the ledger names."""
 
     target: Connection
     regions: tuple[str, ...]
@@ -120,15 +110,7 @@ class HomeChange:
         return HomeSeen(home=home, named=named, schedules=schedules)
 
     def run(self, epoch: Epoch, on_step: Callable[[HomeStep], None] = lambda _: None) -> None:
-        """Take the steps that are left.
-
-        Args:
-            epoch: that names the home; every region shows it.
-            on_step: called before each step.
-
-        Raises:
-            CountledgerError: a step failed; another run continues with it.
-        """
+        """Take the steps that are left; if one fails, another run continues with it."""
         while (step := next_of_home(self.observe())) is not None:
             on_step(step)
             self.take(step, epoch)
@@ -152,11 +134,7 @@ class HomeChange:
         return self.target.in_region(region)
 
     def _name_home(self, region: str) -> None:
-        """Name the home in the stack of a region, and lose nothing but what follows the home.
-
-        Raises:
-            DeployFailed: another resource would be deleted or replaced, or CloudFormation refuses.
-        """
+        """Name the home in a region's stack; only what follows the home may be lost."""
         deployment = self.deployment(self._in(region))
         proposal = deployment.propose_parameters({"HomeRegion": self.target.region})
         if proposal is None:
@@ -203,7 +181,6 @@ class HomeChange:
             self.say(f"schedule of {namespace} moved from {region}: {now}")
 
     def _schedules_in(self, region: str) -> Iterator[Item]:
-        """The schedules of a region."""
         there = self._in(region)
         dynamo, table = there.dynamo("standard"), there.setting("counters_table")
         listed = Compare("directory", "=", keys.DIRECTORY)

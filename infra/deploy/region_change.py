@@ -86,10 +86,8 @@ class Observed:
         epoch_home: the home region that the ledger names.
         listed: the regions that the owner's stack names as replicas.
         replicas: the other regions of the table, each with the status of its replica.
-        table_there: whether the region has a table of the ledger's name.
         busy: the stack that is being changed now, and its status; empty: none is.
         counters: the region's table of totals; None: its stack has none yet, or there is no stack.
-        state: the stored state of the region; without a time where none is stored.
         done: the steps of this run that leave no trace to observe, under this very table and state.
     """
 
@@ -110,11 +108,7 @@ class Observed:
 
 
 def next_of_adding(seen: Observed) -> Step | None:  # noqa: PLR0911 - one for each step
-    """The step that brings a region nearer to ready; None: it is ready.
-
-    Raises:
-        BadInput: somebody has to act first.
-    """
+    """The step that brings a region nearer to ready; None: it is ready."""
     if seen.region == seen.owner:
         raise BadInput(f"{seen.region} is the region of the stack that owns the ledger")
     if seen.busy:
@@ -141,12 +135,7 @@ def next_of_adding(seen: Observed) -> Step | None:  # noqa: PLR0911 - one for ea
 
 
 def next_of_removing(seen: Observed) -> Step | None:
-    """The step that brings a region nearer to being gone; None: it is.
-
-    Raises:
-        WrongRegion: it owns the ledger, or is the home region.
-        BadInput: somebody has to act first.
-    """
+    """The step that brings a region nearer to being gone; None: it is."""
     if seen.region == seen.owner:
         raise WrongRegion(
             f"{seen.region} owns the ledger and cannot be removed: `countledger destroy` removes a "
@@ -172,11 +161,7 @@ def next_of_removing(seen: Observed) -> Step | None:
 
 
 def next_of_dropping(seen: Observed) -> Step | None:
-    """The step that takes a lost region out of the table; None: it is no replica any more.
-
-    Raises:
-        WrongRegion: it owns the ledger.
-    """
+    """The step that takes a lost region out of the table; None: it is no replica any more."""
     if seen.region == seen.owner:
         raise WrongRegion(f"{seen.region} owns the ledger, and answers: it is not lost")
     if seen.region == seen.home != seen.epoch_home:
@@ -256,21 +241,13 @@ _ITS_OWN: Final = frozenset(
 
 
 def listed(parameters: Mapping[str, str], name: str) -> tuple[str, ...]:
-    """A parameter that is a list, as one."""
     return tuple(one.strip() for one in parameters.get(name, "").split(",") if one.strip())
 
 
 def parameters_of(
     owner: Mapping[str, str], region: str, key_arn: str | None, strict_table: str
 ) -> dict[str, str]:
-    """What a new region's stack takes from the parameters of the owner's, and its keys.
-
-    Args:
-        owner: the parameters of the stack that owns the ledger.
-        region: the new region.
-        key_arn: the KMS key of the new region; None: it has none.
-        strict_table: the table of strict counters over regions; empty: the owner has none.
-    """
+    """What a new region's stack takes from the parameters of the owner's, and its keys."""
     keys = (owner.get("KmsKeyArn", ""), *listed(owner, "RegionKmsKeyArns"))
     return {
         **{name: value for name, value in owner.items() if name not in _ITS_OWN},
@@ -287,8 +264,6 @@ _GONE: Final = frozenset({"DELETE_COMPLETE", _REVIEWED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """The code of the new region's stack."""
-
     bucket: str
     bundle: bytes
 
@@ -297,14 +272,9 @@ class Code:
 class RegionChange:
     """Adds or removes one region.
 
-    Attributes:
-        owner: a connection to the stack that owns the ledger.
-        auditor: makes what verifies and repairs the totals of the region, once it has a stack.
-        code: makes the code of the region's stack; called when it is needed.
-        parameters: of the region's stack, besides those that it takes from the owner's.
-        key_arn: the KMS key of the region; None: the ledger has no key of the customer's.
-        lost: whether the region does not answer: nothing is asked of it.
-        timeout_s: how long a replica may take.
+    The owner is the stack that owns the ledger; `parameters` come on top of those that the region's
+    stack takes from it. Nothing is asked of a region that is `lost`. `timeout_s` bounds how long a
+    replica may take.
     """
 
     region: str
@@ -324,11 +294,7 @@ class RegionChange:
     _done: set[tuple[str | None, RegionState, Step]] = field(default_factory=set)
 
     def observe(self) -> Observed:
-        """What is there now: some ten calls.
-
-        Raises:
-            WrongRegion: the connection is to a stack that does not own the ledger.
-        """
+        """What is there now: some ten calls."""
         stack = self.deploy_owner.stack.describe()
         if stack is None:
             raise DeployFailed(f"there is no stack in {self.owner.region}: `countledger deploy` it")
@@ -377,15 +343,7 @@ class RegionChange:
         decide: Callable[[Observed], Step | None],
         on_step: Callable[[Step], None] = lambda _: None,
     ) -> None:
-        """Take steps until none is left.
-
-        Args:
-            decide: the next step, from what is observed.
-            on_step: called before each step.
-
-        Raises:
-            CountledgerError: a step failed; another run continues with it.
-        """
+        """Take steps until none is left; if one fails, another run continues with it."""
         while (step := decide(seen := self.observe())) is not None:
             on_step(step)
             self.take(step, seen, lambda: refuse_changed(step, decide(self.observe()), self.region))

@@ -46,11 +46,7 @@ class NotVerified(DeployFailed):
 
 
 def refuse_in_use(plan: DestroyPlan, region: str) -> None:
-    """Refuse to delete a stack that is protected, or whose policies somebody has.
-
-    Raises:
-        DeployFailed: it is.
-    """
+    """Refuse to delete a stack that is protected, or whose policies somebody has."""
     if plan.protected:
         raise DeployFailed(f"the stack in {region} has termination protection: lift it")
     if plan.attachments:
@@ -62,11 +58,7 @@ def refuse_in_use(plan: DestroyPlan, region: str) -> None:
 
 
 def refuse_changed(step: Step, now: Step | None, region: str) -> None:
-    """Refuse a step that is not next any more.
-
-    Raises:
-        DeployFailed: another one is.
-    """
+    """Refuse a step that is not next any more."""
     if now is not step:
         raise DeployFailed(
             f"another run has changed {region} meanwhile: this step was not taken; see "
@@ -93,7 +85,6 @@ def state_in(connection: Connection, counters: str) -> RegionState:
 
 
 def table_in(connection: Connection, table: str) -> Mapping[str, Any] | None:
-    """What a region's service says of a table; None: it has none."""
     try:
         return connection.dynamo("standard").describe(table)
     except TableNotFound:
@@ -115,11 +106,7 @@ def make_totals(auditor: Auditor, say: Callable[[str], None]) -> None:
 
 
 def prove_totals(auditor: Auditor, say: Callable[[str], None]) -> None:
-    """Verify every total of a region; what was busy is repaired, and all verified again.
-
-    Raises:
-        NotVerified: in the end a total is not proven exact.
-    """
+    """Verify every total of a region; what was busy is repaired, and all verified again."""
     found: list[str] = []
     for number in range(_ROUNDS):
         if number:
@@ -176,9 +163,6 @@ def watch_quiet(
     An entry names the region where it was made, so replicated ones do not count. After that time
     every entry that was made there is in the other regions. It reads the stream from where the
     materializer is; one read unit for each shard.
-
-    Raises:
-        StillRecorded: somebody recorded there; with a counter.
     """
     bound_ms = connection.settings.replication_bound_ms
     stream = LedgerStream(connection)

@@ -36,7 +36,6 @@ class StackEvent:
 
     Attributes:
         resource: its name in the template; for the stack itself its own.
-        reason: why, where CloudFormation says so; else empty.
         made: its physical id; empty before there is one.
     """
 
@@ -49,17 +48,12 @@ class StackEvent:
 
     @property
     def failed(self) -> bool:
-        """Whether it says that something failed."""
         return self.status.endswith("_FAILED")
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How an operation ended.
-
-    Attributes:
-        failures: the events of failures, the first of them first.
-    """
+    """How an operation ended; its failures in their order."""
 
     status: str
     failures: tuple[StackEvent, ...]
@@ -91,8 +85,7 @@ def ending_in(events: Sequence[StackEvent], token: str) -> Ending | None:
 class StackReader:
     """Reads a stack and its events, and waits for the end of an operation.
 
-    Attributes:
-        timeout_s: when to stop waiting (the stack goes on by itself).
+    After `timeout_s` the waiting stops; the stack goes on by itself.
     """
 
     cloudformation: CloudFormationClient
@@ -134,11 +127,7 @@ class StackReader:
             }
 
     def events(self, stack_id: str | None = None) -> Iterator[tuple[str, StackEvent]]:
-        """The stack's events with their ids, newest first.
-
-        Args:
-            stack_id: the ARN of the stack, which also finds a deleted one.
-        """
+        """The stack's events with their ids, newest first; an ARN also finds a deleted stack."""
         pages = self.cloudformation.get_paginator("describe_stack_events")
         with self.asking("DescribeStackEvents"):
             for page in pages.paginate(StackName=stack_id or self.name):
@@ -162,16 +151,9 @@ class StackReader:
         before: str,
         on_event: Callable[[StackEvent], None] | None = None,
     ) -> Ending:
-        """Wait for the end of an operation; report each of its events once.
+        """Wait for the end of an operation, by its token; report each of its events once.
 
-        Args:
-            stack_id: the ARN of the stack.
-            token: of the operation.
-            before: the id of the newest event before the operation; empty: there was none.
-            on_event: called for each event.
-
-        Raises:
-            DeployFailed: it did not end in time.
+        `before` is the id of the newest event before the operation; empty: there was none.
         """
         seen: list[StackEvent] = []
         last = before
@@ -195,7 +177,7 @@ class StackReader:
             time.sleep(self.poll_s)
 
     def newest_event(self, stack_id: str | None = None) -> str:
-        """The id of the newest event; empty: there is none."""
+        """Its id; empty: there is no event."""
         return next((key for key, _ in self.events(stack_id)), "")
 
     @contextmanager

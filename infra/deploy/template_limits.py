@@ -43,12 +43,6 @@ _VARIABLE: Final = re.compile(r"\$\{([^!}]+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Where a stack is made.
-
-    Attributes:
-        region: as `eu-west-1`.
-    """
-
     stack_name: str
     region: str
     partition: str
@@ -57,11 +51,7 @@ class Surroundings:
 def refuse_oversized(
     template: Mapping[str, Any], given: Mapping[str, str], around: Surroundings
 ) -> None:
-    """Refuse parameters that make a policy or a function's environment larger than AWS takes.
-
-    Raises:
-        BadInput: naming the resource, its size, the limit and what makes it large.
-    """
+    """Refuse parameters that make a policy or an environment larger than AWS takes."""
     for name, what, size, size_max in sizes(template, given, around):
         if size > size_max:
             longest = max(given.items(), key=lambda one: len(one[1]), default=("", ""))
@@ -75,11 +65,7 @@ def refuse_oversized(
 def refuse_broken_rules(
     template: Mapping[str, Any], given: Mapping[str, str], around: Surroundings
 ) -> None:
-    """Refuse parameters that break a rule of the template, before the code is uploaded.
-
-    Raises:
-        BadInput: what each broken rule says.
-    """
+    """Refuse parameters that break a rule of the template, before the code is uploaded."""
     values = _Values(template, given, around)
     broken = [
         assertion["AssertDescription"]
@@ -130,17 +116,12 @@ class _Values:
     _known: dict[str, bool] = field(default_factory=dict)
 
     def holds(self, condition: str) -> bool:
-        """Whether a condition of the template holds."""
         if condition not in self._known:
             self._known[condition] = bool(self.of(self.template["Conditions"][condition]))
         return self._known[condition]
 
     def of(self, value: Any) -> Any:  # noqa: ANN401 - a part of a template is of any type
-        """A part of the template with all its references and functions evaluated.
-
-        Raises:
-            TemplateUnsupported: a function or a reference that is not known here.
-        """
+        """A part of the template with all its references and functions evaluated."""
         if isinstance(value, list):
             parts = [self.of(one) for one in value]
             return [one for one in parts if one is not _NO_VALUE]

@@ -50,14 +50,9 @@ _TERRAFORM_TYPES: Final = {
 
 
 def terraform_files(text: str, bucket: str) -> dict[str, str]:
-    """The files of a Terraform module.
+    """The content of each file of a Terraform module, by path.
 
-    Args:
-        text: the packaged template.
-        bucket: the bucket of the bundle, which the template is uploaded to as well.
-
-    Returns:
-        The content of each file by its path.
+    The template, which is packaged, is uploaded to the bucket of the bundle.
     """
     template = parse_template(text)
     parameters = parameters_of(template)
@@ -232,11 +227,7 @@ _PYTHON_TYPES: Final = {
 
 
 def cdk_files(text: str) -> dict[str, str]:
-    """The files of a CDK construct for Python, and an app that uses it.
-
-    Returns:
-        The content of each file by its path.
-    """
+    """The content of each file of a CDK construct for Python and its example app, by path."""
     template = parse_template(text)
     parameters, outputs = parameters_of(template), template["Outputs"]
     return {
