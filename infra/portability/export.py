@@ -85,7 +85,6 @@ class _ExportPlace(BaseModel):
     """How far an export has come.
 
     Attributes:
-        length: how many bytes of its part are done.
         early_length: how long the part was when the walk had read all entries. The counters of
             these bytes may come again: the walk over the totals skips them.
     """
@@ -99,12 +98,7 @@ class _ExportPlace(BaseModel):
 
 
 class _Kept(NamedTuple):
-    """The lines of an interrupted export that are done.
-
-    Attributes:
-        unread: those of what could not be read.
-        early: the counters that were found by their entries.
-    """
+    """The lines of an interrupted export that are done; `early`: counters found by entries."""
 
     place: _ExportPlace
     counters: int
@@ -116,7 +110,6 @@ class ExportFile:
     """An export on the disk, and the bookmarks of its walk.
 
     Attributes:
-        continues: whether it goes on after an interruption.
         replaced: whether a part was there that is not of this export.
         unread: its lines of what could not be read, those of before an interruption as well.
     """
@@ -133,15 +126,10 @@ class ExportFile:
         self._early_length = 0
 
     def begin(self) -> None:
-        """Write the first line."""
         self._write([self._header])
 
     def go_on_after(self, kept: _Kept) -> None:
-        """Cut off what is after the kept lines, and write after them.
-
-        Raises:
-            BadSetting: the position of the walk cannot be read.
-        """
+        """Cut off what is after the kept lines, and write after them."""
         what = f"place {place_beside(self._path)}"
         self._position = decode_position(kept.place.walk, self._header.of, what)
         self._stream.seek(kept.place.length)
@@ -163,11 +151,7 @@ class ExportFile:
         return self._position
 
     def save(self, place: WalkPosition) -> None:
-        """Store the position of the walk: all lines so far are done.
-
-        Raises:
-            BadSetting: the file cannot be written.
-        """
+        """Store the position of the walk: all lines so far are done."""
         length = self._stream.tell()
         lanes = place.bookmark.lanes
         if any(lane.source is WalkedTable.LEDGER and not lane.done for lane in lanes):
@@ -187,11 +171,7 @@ class ExportFile:
         """Do nothing: the place is needed until the file is complete."""
 
     def complete(self) -> None:
-        """Give the file its name: nobody sees a part of an export under it.
-
-        Raises:
-            BadSetting: meanwhile a file of that name was created.
-        """
+        """Give the file its name: nobody sees a part of an export under it."""
         _check_free(self._path)
         part_beside(self._path).replace(self._path)
         place_beside(self._path).unlink(missing_ok=True)
@@ -210,17 +190,10 @@ class ExportFile:
 def open_export(
     path: Path, purpose: str, *, continues: bool = True, new_id: Callable[[], str] = unique_id
 ) -> Iterator[ExportFile]:
-    """The file of an interrupted export of the same purpose, or a new one.
+    """The file of an interrupted export of the same purpose (if it may go on), or a new one.
 
-    Args:
-        path: the file, when it is complete; it must not exist yet.
-        purpose: what is exported, and of which stack.
-        continues: whether an interrupted export may go on; else the file is a new one.
-        new_id: makes the id of a new export.
-
-    Raises:
-        BadSetting: the file exists, cannot be written, or another process writes it; its part or
-            its place is the file of something else, or of an export for another purpose.
+    `BadSetting`: the file exists, cannot be written, or another process writes it; its part or its
+    place is the file of something else, or of an export for another purpose.
     """
     _check_free(path)
     _place_of(path)  # refused before a part is created beside it
@@ -245,11 +218,7 @@ def open_export(
 
 
 def _kept_of(path: Path, stream: IO[bytes], purpose: str) -> _Kept | None:
-    """The done lines of a part; None: it is empty, or does not belong to its place.
-
-    Raises:
-        BadSetting: the part or the place is the file of something else.
-    """
+    """The done lines of a part; None: it is empty, or does not belong to its place."""
     place = _place_of(path)
     header = _header_of(part_beside(path), stream, purpose)
     if place is None or header is None or header.export != place.export:
@@ -270,11 +239,7 @@ def _kept_of(path: Path, stream: IO[bytes], purpose: str) -> _Kept | None:
 
 
 def _header_of(part: Path, stream: IO[bytes], purpose: str) -> HeaderLine | None:
-    """The first line of a part; None: the part is empty.
-
-    Raises:
-        BadSetting: it is no part of an export, or one of an export for another purpose.
-    """
+    """The first line of a part; None: the part is empty."""
     first = stream.readline(_HEADER_MAX_BYTES)
     if not first:
         return None
@@ -293,7 +258,6 @@ def _header_of(part: Path, stream: IO[bytes], purpose: str) -> HeaderLine | None
 
 
 def _place_of(path: Path) -> _ExportPlace | None:
-    """The place beside a file; None: there is none."""
     place = place_beside(path)
     try:
         return _ExportPlace.model_validate_json(place.read_bytes())
@@ -315,11 +279,7 @@ def _counter_of(line: ExportLine | HeaderLine) -> str | None:
 
 
 def _locked_part(path: Path) -> tuple[IO[bytes], bool]:
-    """The part, which only this process writes until it closes the file; and whether it was there.
-
-    Raises:
-        BadSetting: it cannot be opened, another process writes it, or has completed it just now.
-    """
+    """The part, which only this process writes until it closes it; and whether it was there."""
     part = part_beside(path)
     try:
         descriptor, there = open_private(part)
@@ -338,9 +298,6 @@ def _lock(stream: IO[bytes], path: Path) -> None:
     """Let one process write the part, until it closes the file or dies.
 
     A process that was suspended would write into the file of the one that went on in its place.
-
-    Raises:
-        BadSetting: another process writes it, or has completed it just now.
     """
     try:
         import fcntl  # noqa: PLC0415 - Windows has none, and renames no file that is open
@@ -367,11 +324,7 @@ UNREADABLE: Final = "unreadable"
 
 @dataclass(frozen=True, slots=True)
 class Exporter:
-    """Reads balances through a client.
-
-    Attributes:
-        namespace: whose counters; None: all.
-    """
+    """Reads balances through a client; without a namespace, all."""
 
     client: CountLedger
     namespace: str | None = None
@@ -405,7 +358,6 @@ class Exporter:
         """A counter's line: what its exact sum costs, or two read units for each bin.
 
         Raises:
-            BadCounterName: the name breaks the grammar.
             NamespaceUnknown: nothing was ever recorded in its namespace.
             NoSuchCounter: its namespace is strict or of sequences, and it does not exist.
             CorruptItem: an item of it, or of its namespace, cannot be read; or its sum has more
@@ -428,11 +380,7 @@ class Exporter:
                 return CounterLine(counter=counter, kind=Kind.SEQUENCE, value=found.last)
 
     def lines(self, counters: Iterable[str]) -> Iterator[CounterLine | UnreadLine]:
-        """The lines of many counters, some read at a time, in their order.
-
-        Raises:
-            BadInput: as `line`. What cannot be read is a line.
-        """
+        """The lines of many counters, read some at a time; what cannot be read is a line."""
         feed = iter(counters)
         with ThreadPoolExecutor(_READERS, "countledger-export") as pool:
             # A pool reads all names that it is given before it answers.
@@ -484,13 +432,7 @@ class Exporter:
     ) -> Iterator[int]:
         """Write everything that a file lacks, and complete it.
 
-        Args:
-            file: a new file, or that of an interrupted export.
-            entries_per_page: how many entries of each segment are read at a time.
-            totals_per_page: how many totals.
-
-        Yields:
-            How many counters are in the file, after each round of the walk.
+        Yields how many counters are in the file, after each round of the walk.
         """
         if not file.continues:
             file.add(self.namespaces())
@@ -510,11 +452,8 @@ class Exporter:
         """The lines of all counters, found by reading all keys of both tables.
 
         A ledger without entries, merged ones included, has no line: it was deleted, or never
-        recorded.
-
-        Args:
-            bookmarks: store the position; the walk continues after it. None: it is not stored.
-            segments: how many parts of each table are read at the same time: 1 to 64.
+        recorded. Without bookmarks no position is stored. Of each table 1 to 64 segments are read
+        at the same time.
         """
         return Audit(
             Walker(self.client.connection),
@@ -552,7 +491,6 @@ class Exporter:
 
 
 def _kind_of(line: CounterLine | UnreadLine) -> str:
-    """What a line is counted as."""
     return UNREADABLE if isinstance(line, UnreadLine) else str(line.kind)
 
 

@@ -93,12 +93,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MadeOnce:
-    """What an import has created.
-
-    Attributes:
-        dynamo: a DynamoDB client; its SDK may retry.
-        clock_skew_ms: how far clocks may differ.
-    """
+    """What an import has created."""
 
     dynamo: DynamoClient
     table: str
@@ -112,17 +107,9 @@ class MadeOnce:
     ) -> bool | None:
         """Create a counter, unless this import has created it: two write units more.
 
-        Args:
-            counter: its name.
-            create: creates it, or raises.
-            exists: whether a counter of that name exists, also one that this import did not create.
-
-        Returns:
-            Whether this call created it; None: this import created it, and it was deleted since.
-
-        Raises:
-            BadPayload: it is unknown whether an earlier attempt created it.
-            CountledgerError: as `create`.
+        None: this import created it, and it was deleted since. `exists` is also true of one that
+        this import did not create. `BadPayload`: it is unknown whether an earlier attempt created
+        it.
         """
         note = {**keys.import_key(self.name), "part": keys.MADE_PREFIX + counter}
         key, attempt = dict(note), self.new_id()
@@ -160,8 +147,6 @@ _CHUNK: Final = 200
 
 
 class ImportResult(StrEnum):
-    """What became of a line."""
-
     RECORDED = "recorded"
     DUPLICATE = "duplicate"
     MADE = "made"
@@ -173,11 +158,6 @@ Outcome: TypeAlias = ImportResult | CountledgerError
 
 
 def check_import_name(name: str) -> str:
-    """The name of an import.
-
-    Raises:
-        BadSetting: it is not valid.
-    """
     name = check_text("import name", name, IMPORT_NAME_MAX_BYTES, BadSetting)
     if "#" in name:
         raise BadSetting(f"import name {name[:80]!r} holds a '#', which is reserved")
@@ -186,11 +166,7 @@ def check_import_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Importer:
-    """Writes opening balances through a client.
-
-    Attributes:
-        at: when the import of that name began.
-    """
+    """Writes opening balances through a client; `at`: when the import of that name began."""
 
     client: CountLedger
     name: str
@@ -209,15 +185,9 @@ class Importer:
     ) -> Importer:
         """Begin an import, or go on with the one of that name: one write unit.
 
-        Args:
-            client: of the stack.
-            name: of the import.
-            clock: the time.
-            digest: of the file, if its name is that of the import; None: a person gave the name.
-
-        Raises:
-            BadSetting: the name is not valid; or a file of that name was imported with other
-                content, or under a given name, so that its content is unknown.
+        `digest` is that of a file whose name is that of the import; None: a person gave the name.
+        `BadSetting`: a file of that name was imported with other content, or under a given name, so
+        that its content is unknown.
         """
         name = check_import_name(name)
         at_ms = (clock or SystemClock()).now_ms()
@@ -417,7 +387,6 @@ class ChunkImporter:
     """Imports a chunk of the lines of a file.
 
     Attributes:
-        importer: of the import; each line counts once under its name, so a chunk can be repeated.
         lines: of each counter: all lines of a file, or those that were read from a stream.
     """
 
@@ -426,11 +395,7 @@ class ChunkImporter:
     lines: CounterLines = field(default_factory=CounterLines)
 
     def __call__(self, chunk: Sequence[NumberedLine], place: FilePlace) -> SentChunk:
-        """Import the lines, as `Importer.outcomes`. A namespace that fails stops the import.
-
-        Raises:
-            SetupError: what concerns every line.
-        """
+        """Import the lines, as `Importer.outcomes`. A namespace that fails stops the import."""
         lines, failures, stopped = self._read(chunk)
         counts: Counter[str] = Counter({str(done): 0 for done in ImportResult})
         outcomes = self.importer.outcomes(line for _, line in lines)

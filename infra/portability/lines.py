@@ -110,7 +110,6 @@ class NamespaceLine(_Line):
 
     @classmethod
     def of(cls, namespace: Namespace, windows: WindowsOfLine | None) -> NamespaceLine:
-        """The line of a namespace."""
         return cls(
             namespace=namespace.name,
             kind=namespace.kind,
@@ -195,11 +194,7 @@ def encode_line(line: FileLine) -> str:
 
 
 def parse_line(line: str | bytes) -> FileLine:
-    """The line.
-
-    Raises:
-        BadPayload: naming the field, its value and the rule that it breaks.
-    """
+    """The error names the field, its value and the rule that it breaks."""
     value = load_object(line)
     try:
         return _kind_of(value).model_validate(value)
@@ -229,11 +224,7 @@ def may_be_of_a_namespace(text: bytes) -> bool:
 
 
 def importable(text: bytes, *, drop_holds: bool) -> Line | None:
-    """A line that can be imported; None: it is a header, which has nothing to import.
-
-    Raises:
-        BadInput: it is malformed, the export could not read the item, or some of it was held.
-    """
+    """A line that can be imported; None: it is a header, which has nothing to import."""
     line = parse_line(text)
     if isinstance(line, HeaderLine):
         return None
@@ -252,7 +243,6 @@ class CounterLines:
     """
 
     def __init__(self) -> None:
-        """No line was read."""
         self._first: dict[str, int] = {}
         self._all: dict[str, dict[int, None]] = {}
 
@@ -280,12 +270,10 @@ class CounterLines:
 
 
 def missing(line: UnreadLine) -> BadPayload:
-    """The error of a line that an export wrote for an item that it could not read."""
     return BadPayload(f"the export could not read {line.unreadable!r}: {line.reason}")
 
 
 def held_in(line: CounterLine) -> BadPayload:
-    """The error of a strict counter that had open holds."""
     held = amount.to_text(line.held or 0)
     return BadPayload(
         f"{line.counter!r} had open holds of {held} when it was exported, and an import creates no "

@@ -116,10 +116,7 @@ _BACKOFF: Final = Backoff(attempts=10)
 class Copying:
     """One call that copies items; a context in which it may.
 
-    Attributes:
-        dynamo: a DynamoDB client; its SDK may retry.
-        puts: a client whose SDK does not: each put that got no answer is known.
-        clock_skew_ms: how far two clocks may differ.
+    The SDK of `puts` does not retry: each put that got no answer is known.
     """
 
     dynamo: DynamoClient
@@ -137,11 +134,7 @@ class Copying:
         return DynamoPerformer(self.puts, self.dynamo, self.clock)
 
     def __enter__(self) -> Self:
-        """Name this call in the record: one write unit.
-
-        Raises:
-            ServiceFailed: another call has copied everything.
-        """
+        """Name this call in the record: one write unit."""
         self._looked_ms = self.clock.now_ms()
         self._noted((Assign(_CALL + self.id, self._looked_ms), Assign("last_call", self.id)))
         return self
@@ -160,9 +153,7 @@ class Copying:
     def put(self, write: Put) -> None:
         """Put an item, if it is absent, or there as it is: a write unit for each KB.
 
-        Raises:
-            BadSetting: another item has its key.
-            ServiceFailed: another call has copied everything; or this process was suspended.
+        `ServiceFailed`: another call has copied everything, or this process was suspended.
         """
         attempts = Attempts(self.clock, self.random, _BACKOFF)
 
@@ -187,11 +178,7 @@ class Copying:
             self._unanswered |= attempts.maybe_applied
 
     def complete(self) -> None:
-        """Note that everything is copied: a read unit and a write unit.
-
-        Raises:
-            ServiceFailed: another call was first; or this process was suspended.
-        """
+        """Note that everything is copied: a read unit and a write unit."""
         for _ in _BACKOFF.tries(self.clock, self.random):
             now_ms = self._looked_ms = self.clock.now_ms()
             record = self.dynamo.get(self.counters, _RECORD, consistent=True) or {}
@@ -219,11 +206,7 @@ class Copying:
             raise ServiceFailed("this process was suspended while it copied an item: call again")
 
     def _noted(self, clauses: tuple[Clause, ...], same: Condition | None = None) -> bool:
-        """Change the record, unless everything is copied; false: it is not the same.
-
-        Raises:
-            ServiceFailed: another call has copied everything.
-        """
+        """Change the record, unless everything is copied; false: it is not the same."""
         begun = AllOf(Compare("counter", "=", _RECORD["counter"]), Absent("copied_at"))
         condition = begun if same is None else AllOf(begun, same)
         try:
@@ -259,8 +242,6 @@ _NOT_OF_NAMESPACES: Final = frozenset({keys.SCHEDULE, keys.TAKEN_OVER, keys.RUN,
 
 @dataclass(frozen=True, slots=True)
 class RestoredTables:
-    """The names of the two tables that DynamoDB or AWS Backup restored."""
-
     ledger: str
     counters: str
 
@@ -289,13 +270,9 @@ class Restorer:
     clock: Clock = field(default_factory=SystemClock)
 
     def begin(self) -> bool:
-        """Reserve the stack for this restore: whether the items were copied before.
+        """Reserve the empty stack for this restore: whether the items were copied before.
 
         A few read units and one write unit.
-
-        Raises:
-            BadSetting: the stack is not empty, or was restored from other tables; or the two
-                tables are those of the stack, or not of this product.
         """
         ours = self._own()
         for source, own, sort in zip(self._sources(), ours, ("entry", "part"), strict=True):
@@ -325,11 +302,8 @@ class Restorer:
         """Copy the items; after each page how many so far.
 
         A read unit for each 8 KB of the restored tables, and a write unit for each KB of each item,
-        also where a call before this one copied it.
-
-        Raises:
-            BadSetting: the stack has another item of that key, so it is in use already.
-            ServiceFailed: another call has copied everything, or this process was suspended.
+        also where a call before this one copied it. `BadSetting`: the stack has another item of
+        that key, so it is in use already.
         """
         to = self.client.connection
         skew_ms = to.settings.clock_skew_ms
@@ -368,7 +342,6 @@ class Restorer:
         return until_ms if until_ms > self.clock.now_ms() else None
 
     def rebuild(self) -> Audit[Repair]:
-        """Set every total to the sum of its ledger. As `repair_all` of `client.audit`."""
         return self.client.audit.repair_all()
 
     def recreate(self) -> Iterator[tuple[str, CountledgerError | None]]:

@@ -70,11 +70,9 @@ class LineStream(Protocol):
 
 
 class StreamedLines:
-    """Lines of a pipe or a terminal: it knows whether the next one has arrived.
+    """Lines of a pipe or a terminal: it knows whether the next one arrives within `pause_s`.
 
-    Args:
-        descriptor: of the open stream; nothing else may read from it.
-        pause_s: how long `has_next` waits.
+    Nothing else may read from the open stream.
     """
 
     def __init__(self, descriptor: int, pause_s: float = PAUSE_S) -> None:
@@ -194,11 +192,7 @@ class PlaceFile:
     connection: sqlite3.Connection
 
     def load(self) -> FilePlace | None:
-        """The place; None: nothing was saved yet.
-
-        Raises:
-            BadSetting: the file cannot be read, or a later release wrote it.
-        """
+        """The place; None: nothing was saved yet."""
         with _refusing(self.path):
             row = self.connection.execute("SELECT body FROM place").fetchone()
         if row is None:
@@ -212,18 +206,13 @@ class PlaceFile:
             ) from error
 
     def save(self, place: FilePlace) -> None:
-        """Replace the place; it survives the end of the machine.
-
-        Raises:
-            BadSetting: the disk is full or failed.
-        """
+        """Replace the place; it survives the end of the machine."""
         with _refusing(self.path), self.connection:
             self.connection.execute(
                 "INSERT OR REPLACE INTO place (id, body) VALUES (1, ?)", (place.model_dump_json(),)
             )
 
     def remove(self) -> None:
-        """Close and delete the file."""
         self.connection.close()
         self.path.unlink(missing_ok=True)
 
@@ -232,22 +221,18 @@ class NoPlace:
     """No place is stored: that of standard input without `--place`."""
 
     def load(self) -> None:
-        """Always None."""
+        pass
 
     def save(self, place: FilePlace) -> None:
-        """Do nothing."""
+        pass
 
     def remove(self) -> None:
-        """Do nothing."""
+        pass
 
 
 @contextmanager
 def open_place(path: Path) -> Iterator[PlaceFile]:
-    """Open or create a place file, and lock it.
-
-    Raises:
-        BadSetting: another process uses it, it is another program's, or it cannot be written.
-    """
+    """Open or create a place file, and lock it."""
     with _refusing(path):
         ensure_private(path)
         connection = sqlite3.connect(path, timeout=0)
@@ -305,12 +290,7 @@ def exit_code_of(error: CountledgerError) -> int:
 
 
 class SentChunk(NamedTuple):
-    """What became of a chunk.
-
-    Attributes:
-        failures: the lines that were not recorded, by number, and why.
-        stopped: whether the task ends here, as when AWS failed for a line; it can continue.
-    """
+    """What became of a chunk; `stopped`: the task ends here and can continue, as if AWS failed."""
 
     place: FilePlace
     failures: list[Failure]
@@ -320,10 +300,7 @@ class SentChunk(NamedTuple):
 def answered(place: FilePlace, failures: Sequence[Failure], counts: Mapping[str, int]) -> SentChunk:
     """The chunk after which a place is, once everything in it was answered.
 
-    Args:
-        place: before the chunk; its `last` line is the chunk's.
-        failures: the lines that were not recorded.
-        counts: what became of the others.
+    The `last` line of the place is the chunk's; `counts` are of the lines that did not fail.
     """
     failures = sorted(failures, key=lambda failure: failure[0])
     if any(is_to_be_sent_again(error) for _, error in failures):
@@ -336,11 +313,7 @@ def answered(place: FilePlace, failures: Sequence[Failure], counts: Mapping[str,
 
 
 def place_for(store: PlaceFile | NoPlace, purpose: str) -> FilePlace | None:
-    """The place that a task can continue from; None: nothing was saved yet.
-
-    Raises:
-        BadSetting: the place is one of another task.
-    """
+    """The place that a task can continue from; None: nothing was saved yet."""
     place = store.load()
     if place is not None and place.purpose != purpose:
         raise BadSetting(
@@ -352,12 +325,9 @@ def place_for(store: PlaceFile | NoPlace, purpose: str) -> FilePlace | None:
 
 @dataclass(frozen=True)
 class FileSender:
-    """Sends the lines of a file.
+    """Sends the lines of a file, a chunk at a time.
 
-    Attributes:
-        purpose: the ledger, and how lines are read.
-        send: sends a chunk, from the place before it; the same one again has no further effect.
-        chunk_lines: the most lines that are sent between two places.
+    The same chunk, sent again from the place before it, has no further effect.
     """
 
     store: PlaceFile | NoPlace
@@ -368,25 +338,14 @@ class FileSender:
     new_id: Callable[[], str] = unique_id
 
     def begin(self) -> FilePlace:
-        """The place to continue from, or a new one.
-
-        Raises:
-            BadSetting: the place is one of another task.
-        """
+        """The place to continue from, or a new one."""
         return place_for(self.store, self.purpose) or self.restart()
 
     def restart(self) -> FilePlace:
-        """A new place, before the first line."""
         return FilePlace(id=self.new_id(), purpose=self.purpose)
 
     def chunks(self, lines: FileLines, place: FilePlace) -> Iterator[SentChunk]:
-        """Send the lines after a place.
-
-        Raises:
-            BadSetting: the file was changed up to the place, or the place cannot be kept.
-            SetupError: no table, no permission, nothing reachable; what was answered is counted
-                with the next try.
-        """
+        """Send the lines after a place; what was answered before an error counts next time."""
         feed = iter(lines)
         pending = self._sent_before(lines, feed, place)
         while pending or (pending := self._next_chunk(lines, feed)):
@@ -440,9 +399,10 @@ class FileSender:
 #
 # In CSV a header row names the columns, and each row is one line:
 #
-# counter, delta          always; a row of empty cells is a blank line key, at, occurred_at    as
-# in a line of JSON; an empty cell is none events                  how many events the delta sums
-# note.NAME               a text of the note
+#     counter, delta          always; a row of empty cells is a blank line
+#     key, at, occurred_at    as in a line of JSON; an empty cell is none
+#     events                  how many events the delta sums
+#     note.NAME               a text of the note
 
 
 _NOTE: Final = "note."
@@ -450,11 +410,6 @@ _COLUMNS: Final = ("counter", "delta", "key", "at", "occurred_at", "events")
 
 
 def parse_header(line: bytes) -> list[str]:
-    """The columns of a file.
-
-    Raises:
-        BadPayload: a name is unknown or comes twice, or counter and delta are not among them.
-    """
     names = [name.strip() for name in _cells(line.removeprefix(b"\xef\xbb\xbf"))]
     for name in names:
         is_note = name.startswith(_NOTE) and len(name) > len(_NOTE)
@@ -470,11 +425,7 @@ def parse_header(line: bytes) -> list[str]:
 
 
 def parse_event_row(names: Sequence[str], line: bytes) -> Event | None:
-    """The event in a row; None: all of its cells are empty, as spreadsheets write blank rows.
-
-    Raises:
-        BadInput: naming the column, its value and the rule that it breaks.
-    """
+    """The event in a row; None: all of its cells are empty, as spreadsheets write blank rows."""
     cells = [cell.strip() for cell in _cells(line)]
     if not any(cells):
         return None
@@ -524,12 +475,7 @@ def entries_of(
 ) -> list[tuple[Entry, list[int]]]:
     """The entries of a chunk, each with its lines. Pure: a chunk always gives the same ones.
 
-    Args:
-        emit: the id of the emit.
-        events: by line.
-        at_ms: the time of the entries.
-        origin: the region of this process.
-        coalesce: whether events of one counter become one entry, if nothing of theirs is lost.
+    With `coalesce`, events of one counter become one entry, if nothing of theirs is lost.
     """
     made: list[tuple[Entry, list[int]]] = []
     sums: dict[str, tuple[list[int], list[Amount]]] = {}
@@ -554,23 +500,14 @@ def _id_of(what: str, at_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChunkEmitter:
-    """Sends a chunk of lines as entries.
-
-    Attributes:
-        parse: a line as an event, or None for a blank row; raises `BadInput`.
-        coalesce: whether lines of one counter become one entry.
-    """
+    """Sends a chunk of lines as entries; `parse` gives None for a blank row."""
 
     recorder: Recorder
     parse: Callable[[bytes], Event | None]
     coalesce: bool = False
 
     def __call__(self, chunk: Sequence[NumberedLine], place: FilePlace) -> SentChunk:
-        """Send them: as many write units as the recorder's for each entry.
-
-        Raises:
-            SetupError: what concerns every line; what was answered is counted with the next try.
-        """
+        """As many write units as the recorder's for each entry."""
         events: list[tuple[int, Event]] = []
         failures: list[tuple[int, CountledgerError]] = []
         for number, line in chunk:
