@@ -46,11 +46,7 @@ class ScopeVerb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Scopes:
-    """What a caller may do.
-
-    Attributes:
-        granted: pairs of a namespace, or `*`, and a verb.
-    """
+    """Pairs of a namespace, or `*`, and a verb: what a caller may do."""
 
     granted: frozenset[tuple[str, str]] = frozenset()
 
@@ -73,11 +69,7 @@ class Scopes:
         )
 
     def require(self, verb: ScopeVerb, namespace: str = EVERY_NAMESPACE) -> None:
-        """Continue only if they allow this; the default is what belongs to the whole stack.
-
-        Raises:
-            ScopeMissing: they do not.
-        """
+        """Continue only if they allow this; the default is what belongs to the whole stack."""
         if not self.allows(verb, namespace):
             raise ScopeMissing(f"{namespace}:{verb}")
 

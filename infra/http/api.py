@@ -1,7 +1,7 @@
 """The application: the routes below /v1, errors as problem details, and its bounds.
 
 It is one ASGI application. A server of this machine mounts it, and a Lambda function runs it
-behind an API Gateway (`handler.py`):
+behind an API Gateway (`functions.py`):
 
     app = http_app(lambda: CountLedger(), authorize=lambda request: READ_EVERYTHING)
 
@@ -69,11 +69,7 @@ _SHOWN: Final = ("ETag", "Retry-After", "Allow", READ_UNITS, WRITE_UNITS)
 
 
 def named_origins(origins: Iterable[str] = ()) -> frozenset[str]:
-    """These origins, and those in `COUNTLEDGER_CORS_ORIGINS`, where commas are between them.
-
-    Raises:
-        BadSetting: one is no origin as a browser sends it.
-    """
+    """These origins, and those in `COUNTLEDGER_CORS_ORIGINS`, where commas are between them."""
     named = [*origins, *os.environ.get(CORS_VARIABLE, "").split(",")]
     found = frozenset(one.strip() for one in named if one.strip())
     for one in sorted(found):
@@ -89,7 +85,7 @@ class NamedOrigins:
     """An ASGI middleware that answers the requests of CORS, for the pages of named origins."""
 
     def __init__(self, app: ASGIApp, origins: frozenset[str]) -> None:
-        """Around an application, for these origins; without any, CORS is off."""
+        """Without any origin, CORS is off."""
         self.app = app
         self.origins = origins
         self._cors = CORSMiddleware(
@@ -97,7 +93,6 @@ class NamedOrigins:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and add the headers for a named origin."""
         named = scope["type"] == "http" and Headers(scope=scope).get("origin") in self.origins
         await (self._cors if named else self.app)(scope, receive, send)
 
@@ -124,17 +119,12 @@ SECURITY_HEADERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """An ASGI middleware; it reads no more of a body than the bound allows.
-
-    Attributes:
-        answer_timeout_s: after so many seconds an answer has begun, or a problem is the answer.
-    """
+    """An ASGI middleware that bounds bodies; an answer that does not begin in time is a problem."""
 
     app: ASGIApp
     answer_timeout_s: float = ANSWER_TIMEOUT_S
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on within the bounds, and its answer with its headers."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -246,7 +236,7 @@ _RETRY: Final = {
 
 
 def operation_name(route: APIRoute) -> str:
-    """The name of an operation, of which generators make a function: that of its function."""
+    """The name of an operation, of which generators make a function."""
     return route.name
 
 
@@ -306,12 +296,9 @@ def http_app(
 ) -> FastAPI:
     """The application; nothing is opened before the first request.
 
-    Args:
-        open_client: opens a client of the stack; each request in work has one of its own.
-        authorize: what the caller of a request may do.
-        clients: how many clients are opened at most, and so how many requests are in work.
-        answer_timeout_s: after so many seconds without an answer a request is a problem `unclear`.
-        live: the bounds of streams of totals; `BUFFERED` for a host that buffers answers.
+    Each request in work has a client of its own, so `clients` bounds how many are in work. After
+    the time-out a request without an answer is a problem `unclear`. `live` is `BUFFERED` for a host
+    that buffers answers.
     """
     app = FastAPI(
         title="countledger",

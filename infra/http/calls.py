@@ -75,11 +75,6 @@ _match: Final = re.compile(_PATTERN).match
 
 
 def parse_key(text: str) -> str | IdempotencyKey:
-    """The key in a value of the header.
-
-    Raises:
-        BadKey, BadTime: it is none, or breaks the rule of keys or of their times.
-    """
     found = _match(text)
     if found is None:
         raise BadKey(f"{HEADER} {text[:60]!r} cannot be read: write {HOW}")
@@ -108,11 +103,6 @@ _KeyHeader = Annotated[
 
 
 def key_of_part(key: str | IdempotencyKey, position: int) -> str | IdempotencyKey:
-    """The key of a part of a request, made of the request's own.
-
-    Raises:
-        BadKey: with its position it is too long.
-    """
     if isinstance(key, IdempotencyKey):
         return IdempotencyKey(f"{key.key}#{position}", key.at)
     return check_key(f"{key}#{position}")
@@ -123,9 +113,6 @@ def key_of_namespaces(key: str | IdempotencyKey, namespaces: Iterable[str]) -> s
 
     The key of several counters is one of the whole stack. Here it belongs to the namespaces, which
     the caller may write: a caller with other scopes neither meets nor occupies it.
-
-    Raises:
-        BadKey: with the mark of the namespaces it is too long.
     """
     mark = blake2b(" ".join(sorted(set(namespaces))).encode(), digest_size=_MARK_BYTES).hexdigest()
     if isinstance(key, IdempotencyKey):
@@ -178,13 +165,7 @@ _PATIENCE_S: Final = 5.0
 
 @dataclass(slots=True)
 class Clients:
-    """A few clients, opened when they are needed.
-
-    The number of clients is the number of requests that are carried out at the same time.
-
-    Attributes:
-        patience_s: how long a request waits for one, in seconds.
-    """
+    """A few clients, opened when they are needed, as many as requests are carried out at once."""
 
     make: Callable[[], CountLedger]
     most: int = CLIENTS_DEFAULT
@@ -196,11 +177,7 @@ class Clients:
 
     @contextmanager
     def lent(self) -> Iterator[CountLedger]:
-        """A client that no other request uses meanwhile.
-
-        Raises:
-            Throttled: other requests use all of them.
-        """
+        """A client that no other request uses meanwhile; `Throttled`: none came back in time."""
         client = self.take()
         try:
             yield client
@@ -229,9 +206,6 @@ class Clients:
         """A client, to be given back; it may wait for one, in no thread.
 
         The requests that have a client need the threads: those that wait must not occupy them.
-
-        Raises:
-            Throttled: other requests use all of them.
         """
         loop = asyncio.get_running_loop()
         with self._lock:
@@ -259,7 +233,6 @@ class Clients:
             raise
 
     def _open(self) -> CountLedger:
-        """Open a client that is counted already."""
         try:
             return self.make()
         except BaseException:
@@ -278,11 +251,7 @@ class Clients:
             return None
 
     def take(self) -> CountLedger:
-        """A client, to be given back; it may wait for one.
-
-        Raises:
-            Throttled: other requests use all of them.
-        """
+        """A client, to be given back; it may wait for one."""
         if (idle := self.take_idle()) is not None:
             return idle
         with self._lock:
@@ -311,37 +280,25 @@ UNCHANGED: Final[dict[int | str, dict[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request: the client that it may use, and what the caller may do.
-
-    Attributes:
-        ledger: the client of the stack, which no other request uses meanwhile.
-    """
+    """One request: a client of the stack for it alone, and what the caller may do."""
 
     ledger: CountLedger
     scopes: Scopes
 
     def reads(self, counter: str) -> CountLedger:
-        """The client, if the caller may read this counter's namespace."""
         return self.may(ScopeVerb.READ, keys.namespace_of(counter))
 
     def can_read(self, counter: str) -> bool:
-        """Whether the caller may read this counter's namespace."""
         return self.scopes.allows(ScopeVerb.READ, keys.namespace_of(counter))
 
     def writes(self, counter: str) -> CountLedger:
-        """The client, if the caller may change the counters of this one's namespace."""
         return self.may(ScopeVerb.WRITE, keys.namespace_of(counter))
 
     def administers(self, counter: str) -> CountLedger:
-        """The client, if the caller may administer this counter's namespace."""
         return self.may(ScopeVerb.ADMIN, keys.namespace_of(counter))
 
     def may(self, verb: ScopeVerb, namespace: str = EVERY_NAMESPACE) -> CountLedger:
-        """The client, if the caller may do this in a namespace; by default in the whole stack.
-
-        Raises:
-            ScopeMissing: the caller may not.
-        """
+        """The client, if the caller may do this in a namespace; by default in the whole stack."""
         self.scopes.require(verb, namespace)
         return self.ledger
 
@@ -359,7 +316,6 @@ class ExactRequest(Request):
     """A request whose body is parsed without floats."""
 
     async def json(self) -> Any:  # noqa: ANN401 - JSON
-        """The body; a number that is no integer is left as a text of an unusual kind."""
         if not hasattr(self, "_json"):
             try:
                 text = (await self.body()).decode()
@@ -385,7 +341,6 @@ class NotAnInteger:
         self.text = text
 
     def __repr__(self) -> str:
-        """The number as it was written."""
         return self.text[:60]
 
 
@@ -408,7 +363,6 @@ class CountedRoute(APIRoute):
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler of FastAPI, between lending a client and reading its meter."""
         handle = super().get_route_handler()
         takes_key = any(one.alias == HEADER for one in get_flat_params(self.dependant))
 
@@ -460,7 +414,6 @@ def _shown(units: float) -> str:
 def answered(
     body: AnswerBody, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    """An answer with a body."""
     return JSONResponse(body.model_dump(mode="json"), status, headers=dict(headers or {}))
 
 

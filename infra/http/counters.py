@@ -192,13 +192,8 @@ def windows(
 class LiveBounds:
     """What streams may take of a server.
 
-    Attributes:
-        duration_s: how long a stream lasts; 0: until its first event.
-        streams: how many there are at the same time.
-        counters: how many different counters all of them follow.
-        poll_s: the time between two reads of the totals, in seconds.
-        heartbeat_s: after so many seconds without an event a comment is sent.
-        retry_ms: after so many milliseconds a client reconnects.
+    A stream lasts `duration_s` (0: until its first event), and sends a comment after `heartbeat_s`
+    without an event. `counters` bounds the different ones that all streams follow.
     """
 
     duration_s: float = 300
@@ -228,9 +223,7 @@ BUFFERED: Final = LiveBounds(duration_s=0, retry_ms=5_000)
 class LiveEvent:
     """What a stream says; two events with one tag say the same.
 
-    Attributes:
-        name: `totals`, or `problem` if they could not be read.
-        data: the body of `GET /v1/totals`, or the problem; JSON.
+    Its name is `totals`, with the body of `GET /v1/totals`, or `problem`.
     """
 
     tag: str
@@ -239,7 +232,6 @@ class LiveEvent:
 
     @classmethod
     def of_totals(cls, totals: Iterable[Total]) -> LiveEvent:
-        """These totals."""
         shown = TotalsAnswer(totals=[TotalAnswer.model_validate(one) for one in totals])
         body = bytes(answered(shown).body)
         return cls(tag_of(body), "totals", body.decode())
@@ -276,7 +268,7 @@ class _Stream:
         self.changed.set()
 
     def take(self) -> bytes:
-        """What is to be sent: an event, or nothing."""
+        """An event, or nothing."""
         self.changed.clear()
         if self.newest.tag == self.known:
             return b""
@@ -292,12 +284,6 @@ class LiveTotals:
     """
 
     def __init__(self, clients: Clients, bounds: LiveBounds) -> None:
-        """Nothing is read before there is a stream.
-
-        Args:
-            clients: one of them is lent for each read.
-            bounds: of all streams.
-        """
         self.bounds = bounds
         self._clients = clients
         self._streams: set[_Stream] = set()
@@ -307,16 +293,7 @@ class LiveTotals:
     def followed(
         self, counters: Iterable[str], newest: LiveEvent, known: str | None
     ) -> Iterator[AsyncIterator[bytes]]:
-        """A stream, for as long as the block lasts.
-
-        Args:
-            counters: their names.
-            newest: their totals as they were read.
-            known: the id of the last event that the client has.
-
-        Raises:
-            Throttled: there are as many streams, or as many counters in them, as is allowed.
-        """
+        """A stream while the block lasts; `known` is the last event that the client has."""
         bounds, stream = self.bounds, _Stream(tuple(counters), newest, known)
         if len(self._streams) >= bounds.streams:
             raise Throttled(f"{bounds.streams} streams are open: poll /v1/totals, or try again")
@@ -340,7 +317,6 @@ class LiveTotals:
         return {name for stream in self._streams for name in stream.counters}
 
     async def _parts(self, stream: _Stream) -> AsyncIterator[bytes]:
-        """What is sent, until the time of the stream is over."""
         now = asyncio.get_running_loop().time
         ends_at = now() + self.bounds.duration_s
         yield format_sse_event(retry=self.bounds.retry_ms)
@@ -396,13 +372,11 @@ class LiveResponse(StreamingResponse):
     def __init__(
         self, live: LiveTotals, counters: Iterable[str], newest: LiveEvent, known: str | None
     ) -> None:
-        """The arguments are those of `LiveTotals.followed`."""
         # A proxy that collects an answer before it passes it on would hold back the events.
         super().__init__((), headers={"X-Accel-Buffering": "no"})
         self._follow = partial(live.followed, counters, newest, known)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until the client leaves, or the time of the stream is over."""
         try:
             with self._follow() as self.body_iterator:
                 await super().__call__(scope, receive, send)

@@ -34,12 +34,7 @@ _CLAIMS = ("scope", "scp")
 
 
 def authorize(request: Request, scope_prefix: str = "") -> Scopes:
-    """What the gateway's authorizer has found.
-
-    Raises:
-        NotAuthenticated: the event has no result of an authorizer.
-        BadInput: the path may mean two names.
-    """
+    """What the gateway's authorizer has found; a path that may mean two names is refused."""
     event = request.scope.get("aws.event")
     context = event.get("requestContext") if isinstance(event, dict) else None
     found = context.get("authorizer") if isinstance(context, dict) else None
@@ -51,15 +46,7 @@ def authorize(request: Request, scope_prefix: str = "") -> Scopes:
 
 
 def scopes_of(authorizer: object, prefix: str = "") -> Scopes:
-    """The scopes in what an authorizer has found.
-
-    Args:
-        authorizer: as API Gateway sends it in an event of format 2.0.
-        prefix: what a scope of a token begins with; one without it is of another system.
-
-    Raises:
-        NotAuthenticated: it is of neither kind.
-    """
+    """The scopes in what an authorizer has found; those without the prefix are of other systems."""
     match authorizer:
         case {"jwt": {"claims": dict() as claims}}:
             ours = [text for text in _scope_texts(claims) if text.startswith(prefix)]
@@ -112,15 +99,7 @@ def _adapter() -> Mangum:
 
 
 def handle(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Answer a request.
-
-    Args:
-        event: of an API Gateway HTTP API, in format 2.0.
-        context: of the invocation.
-
-    Raises:
-        BadPayload: the event is of something else.
-    """
+    """Answer a request of an API Gateway HTTP API, in format 2.0."""
     expected = "a request of an API Gateway HTTP API, in format 2.0"
     request = object_in(event, expected)
     if not isinstance(request.get("requestContext"), dict):

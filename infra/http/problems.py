@@ -121,10 +121,8 @@ _RETRY_AFTER: Final[Mapping[type[Exception], timedelta]] = {
 class ProblemDetails:
     """What went wrong, for a program and for a person.
 
-    Attributes:
-        name: of the problem's class; its type is made of it.
-        title: what every problem of this type is, in a sentence.
-        retry_after: after which time the same request may succeed; None: it is not known to.
+    The title says what every problem of its type is. Without `retry_after` it is not known whether
+    the same request may succeed later.
     """
 
     name: str
@@ -145,7 +143,6 @@ class ProblemDetails:
         }
 
     def response(self) -> JSONResponse:
-        """The answer to the request that failed."""
         headers = {}
         if self.retry_after is not None:
             headers["Retry-After"] = str(whole_seconds(self.retry_after))
@@ -165,7 +162,6 @@ def whole_seconds(duration: timedelta) -> int:
 
 
 def problem_of(error: errors.CountledgerError) -> ProblemDetails:
-    """The problem that an error is."""
     kind = type(error)
     return ProblemDetails(
         kind.__name__,
@@ -216,7 +212,6 @@ def _says(found: Mapping[str, Any]) -> str:
 
 
 def status_of(kind: type[errors.CountledgerError]) -> HTTPStatus:
-    """The status of the problem that errors of a class are."""
     status: HTTPStatus = row_of(_STATUS, kind)
     return status
 

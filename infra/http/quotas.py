@@ -246,11 +246,6 @@ def to_ticket(ticket: Ticket) -> str:
 
 
 def from_ticket(text: str) -> Ticket:
-    """The ticket in a text.
-
-    Raises:
-        BadQuota: it is none.
-    """
     try:
         found = from_cursor(text, str, str, str, str, str, str, int)
         assert found is not None  # noqa: S101 - a text is given

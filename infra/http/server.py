@@ -69,12 +69,7 @@ API: Final = "/v1"
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """The head of a request.
-
-    Attributes:
-        query: the part of the address after the question mark.
-        headers: by their names in small letters; of several with one name the last.
-    """
+    """The head of a request: headers by small letters, of several with one name the last."""
 
     method: str
     path: str
@@ -84,12 +79,7 @@ class RequestHead:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request is refused.
-
-    Attributes:
-        slug: names the reason in the `type` of the answer, and never changes.
-        says: what is wrong, and what to do.
-    """
+    """Why a request is refused; the slug is in the `type` of the answer, and never changes."""
 
     status: HTTPStatus
     slug: str
@@ -98,7 +88,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The request may be handled."""
+    pass
 
 
 _WRONG_HOST: Final = Refusal(
@@ -128,13 +118,7 @@ _READ_ONLY: Final = Refusal(
 
 @dataclass(frozen=True, slots=True)
 class AccessRules:
-    """The rules of one server.
-
-    Attributes:
-        token: that a request must bring.
-        allow_writes: whether requests may change anything.
-        origins: whose pages may send requests, beside the dashboard's.
-    """
+    """The rules of one server; `origins` are those whose pages may send requests, too."""
 
     port: int
     token: str
@@ -147,7 +131,6 @@ class AccessRules:
         return address_of(self.port, self.token)
 
     def decide(self, head: RequestHead) -> Accepted | Refusal:
-        """Whether a request may be handled."""
         hosts = {f"{name}:{self.port}" for name in (LOOPBACK, "localhost")}
         if head.headers.get("host", "").lower() not in hosts:
             return _WRONG_HOST
@@ -216,13 +199,10 @@ class Listener(socket.socket):
         most: int = CONNECTIONS_MAX,
         unread_timeout_s: float = UNREAD_TIMEOUT_S,
     ) -> None:
-        """Take over a socket.
+        """Take over a listening socket.
 
-        Args:
-            fileno: of a socket that listens; it is closed with this one.
-            most: how many connections may be open.
-            unread_timeout_s: how long a client may leave an answer unread before the system closes
-                its connection (on Linux; elsewhere not).
+        On Linux the system closes the connection of a client that leaves an answer unread for so
+        long.
         """
         super().__init__(socket.AF_INET, socket.SOCK_STREAM, fileno=fileno)
         self._most = most
@@ -231,16 +211,11 @@ class Listener(socket.socket):
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
         port: int = self.getsockname()[1]
         return port
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection.
-
-        Raises:
-            ConnectionAbortedError: too many are open, and this one is closed.
-        """
+        """The next connection; above the bound it is closed at once: `ConnectionAbortedError`."""
         connection, address = super().accept()
         if sum(one.fileno() >= 0 for one in self._accepted) >= self._most:
             connection.close()
@@ -254,14 +229,7 @@ class Listener(socket.socket):
 
 
 def listen(port: int = 0) -> Listener:
-    """Listen on loopback; clients may connect from now on, and wait until `serve` runs.
-
-    Args:
-        port: 0: any that is free.
-
-    Raises:
-        BadSetting: another program listens on that port, or the system does not allow it.
-    """
+    """Listen on loopback; clients may connect from now on, and wait until `serve` runs."""
     return Listener(listening_socket(port).detach())
 
 
@@ -313,12 +281,8 @@ async def serve(
 ) -> None:
     """Serve an app until `stop` returns; requests under way get a second to end.
 
-    Args:
-        app: an ASGI app.
-        listener: what `listen` returned; it is closed in the end.
-        stop: returns when the server shall end.
-        headers_timeout_s: how long a client may take for a request line and headers, and how long
-            a connection may be idle.
+    `headers_timeout_s` bounds the head of a request, and how long a connection may be idle. The
+    listener is closed in the end.
     """
 
     async def stopped() -> None:
@@ -394,14 +358,9 @@ _OLD_HTTP: Final = Refusal(
 
 @dataclass(slots=True)
 class Gate:
-    """The app that the local server serves.
+    """The app that the local server serves: files by their paths, and the API below `/v1`.
 
-    Attributes:
-        rules: who may pass.
-        files: of the page as answers, by their paths.
-        api: handles what is below `/v1`.
-        body_timeout_s: how long a body may take.
-        requests_max: how many requests the API handles at once; more are refused with 503.
+    More than `requests_max` at once are refused with 503.
     """
 
     rules: AccessRules
@@ -412,7 +371,6 @@ class Gate:
     _under_way: int = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
-        """Handle one connection of ASGI."""
         if scope["type"] == "lifespan":
             await _live(receive, send)
         elif scope["type"] == "http":
@@ -583,14 +541,7 @@ def run(
     open_client: Callable[[], CountLedger],
     ends_with: IO[bytes] | None = None,
 ) -> None:
-    """Serve the dashboard and the API until SIGINT or SIGTERM.
-
-    Args:
-        listener: takes the connections; it is closed in the end.
-        rules: who may use the server, and whether to write.
-        open_client: opens a client of the stack.
-        ends_with: a pipe at whose end the server ends, too.
-    """
+    """Serve the dashboard and the API until SIGINT, SIGTERM, or the end of a pipe."""
     # The gate has accepted a request before the API asks what it may do.
     scopes = EVERYTHING if rules.allow_writes else READ_EVERYTHING
     api = http_app(
@@ -615,10 +566,7 @@ def _stop_at_end_of(pipe: IO[bytes], loop: asyncio.AbstractEventLoop, stop: asyn
 
 
 def main() -> None:
-    """Serve on an inherited socket.
-
-    Arguments: its descriptor, that of the pipe, and what requests may do.
-    """
+    """Serve on an inherited socket: its descriptor, that of the pipe, and what requests may do."""
     socket_fd, pipe_fd = map(int, sys.argv[1:3])
     allow_writes = sys.argv[3] == ALLOW_WRITES
     # Without a buffer, whose lock the thread that reads it would hold while this one closes it.

@@ -74,11 +74,7 @@ def to_cursor(*position: str | int) -> str:
 
 
 def from_cursor(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
-    """The position in a cursor, of these types; None: the first page.
-
-    Raises:
-        BadCursor: no page of this list has ended there.
-    """
+    """The position in a cursor, of these types; None: the first page."""
     if cursor is None:
         return None
     try:
@@ -111,11 +107,7 @@ class InputBody(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _is_object(cls, value: object) -> object:
-        """FastAPI lets pydantic read the attributes of any other value, and use defaults for all.
-
-        Raises:
-            ValueError: it is no object of JSON.
-        """
+        """FastAPI lets pydantic read attributes of any other value, and use defaults for all."""
         if not isinstance(value, dict | cls):
             raise ValueError("give an object of JSON")  # noqa: TRY004 - pydantic's
         return value
@@ -128,23 +120,13 @@ class AnswerBody(BaseModel):
 
 
 def parse_text(value: object) -> str:
-    """A text of JSON.
-
-    Raises:
-        ValueError: it is something else.
-    """
     if not isinstance(value, str):
         raise ValueError(f"{shown(value)} is no text of JSON: write it in quotes")  # noqa: TRY004
     return value
 
 
 def parse_time(value: object) -> datetime:
-    """A time, as everywhere: of ISO 8601 with its offset, or a text of milliseconds.
-
-    Raises:
-        ValueError: it is no text.
-        BadTime: it is something else; or what Python cannot hold: a leap second, or the year 0.
-    """
+    """A time, as everywhere: of ISO 8601 with its offset, or a text of milliseconds."""
     return values.parse_time(parse_text(value))
 
 
@@ -160,13 +142,10 @@ def _show_amount(value: object) -> object:
 
 
 def from_path(segment: str) -> str:
-    """The name in a segment of a path.
+    """The name in a segment of a path; `to_path` writes it.
 
-    `~1` is a slash, `~2` a question mark, `~3` a percent sign, `~0` a tilde.
-
-    Raises:
-        ValueError: proxies and clients remove such a segment, or it has a question mark: API
-            Gateway cuts a path there, so the same request would mean another name on AWS.
+    Dots alone are refused, since proxies and clients remove them, and so is a question mark: API
+    Gateway cuts a path there, so the same request would mean another name on AWS.
     """
     if segment in {".", ".."}:
         raise ValueError("a path cannot name a counter of dots alone")
@@ -190,11 +169,6 @@ class Text:
         self.schema = {"type": "string", "pattern": pattern, **schema}
 
     def __call__(self, value: object) -> object:
-        """The value of a text.
-
-        Raises:
-            ValueError: it is no text, or breaks the rule.
-        """
         text = parse_text(value)
         checked = self.check(text)
         if not self.matches(text):
@@ -202,11 +176,10 @@ class Text:
         return checked
 
     def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> CoreSchema:
-        """To pydantic, a function."""
         return no_info_plain_validator_function(self)
 
     def __get_pydantic_json_schema__(self, _schema: object, _handler: object) -> dict[str, Any]:
-        """What the document says of it; a copy, since a field adds its default."""
+        """A copy, since a field adds its default."""
         return dict(self.schema)
 
 
