@@ -311,7 +311,6 @@ def apply(options: Options, file: SettingsFile) -> None:
 
 
 def _at(options: Options, evaluate_in: str | None) -> Options:
-    """The options for the region that evaluates the rule, which also stores it."""
     return options if evaluate_in is None else replace(options, region=evaluate_in)
 
 
@@ -324,7 +323,7 @@ def _show_changed(options: Options, client: CountLedger, rule: Rule, *, now: boo
 
 
 def rule_row(rule: Rule) -> Row:
-    """A rule for a person; what ends in a star is a prefix."""
+    """What ends in a star is a prefix."""
     return {
         "rule": rule.name,
         "watches": rule.counter if rule.prefix is None else f"{rule.prefix}*",
@@ -341,7 +340,6 @@ def rule_row(rule: Rule) -> Row:
 
 
 def rule_document(rule: Rule) -> Row:
-    """A rule for a program."""
     return {
         "rule": rule.name,
         **facts(rule, "counter prefix threshold direction rearm step window"),
@@ -450,7 +448,7 @@ app.command("resend")(resend)
 
 
 def alert_row(alert: Alert) -> Row:
-    """An alert for a person; of a range from its first to its last threshold."""
+    """Of a range from its first to its last threshold."""
     crossed: object = alert.threshold
     if alert.through is not None:
         crossed = f"{to_text(alert.threshold)} to {to_text(alert.through)} ({alert.count})"
@@ -460,23 +458,20 @@ def alert_row(alert: Alert) -> Row:
 
 
 def alert_document(alert: Alert) -> Row:
-    """An alert for a program: its message."""
     return message_of(alert).model_dump(mode="json", exclude_none=True)
 
 
 def logged_row(logged: LoggedAlert) -> Row:
-    """An alert of the log for a person."""
     return {**alert_row(logged.alert), "dead letter": logged.reason}
 
 
 def logged_document(logged: LoggedAlert) -> Row:
-    """An alert of the log for a program: the message, its time, and why it was refused."""
+    """The message, its time, and why it was refused."""
     times = {"published_at": logged.published_at, "dead_letter": logged.reason}
     return {**alert_document(logged.alert), **times}
 
 
 def resent_row(resent: Resent) -> Row:
-    """What became of a dead letter, for a person."""
     letter = resent.dead_letter
     return {
         "sent": resent.reason is None,
@@ -487,7 +482,6 @@ def resent_row(resent: Resent) -> Row:
 
 
 def resent_document(resent: Resent) -> Row:
-    """What became of a dead letter, for a program."""
     letter = resent.dead_letter
     return {
         "sent": resent.reason is None,

@@ -57,7 +57,6 @@ class Options:
     debug: bool = False
 
     def over(self, outer: Options | None) -> Options:
-        """These options, and the outer ones where these are not given."""
         if outer is None:
             return self
         merged = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -68,7 +67,6 @@ class Options:
 
     @property
     def json(self) -> bool:
-        """Whether output is for programs."""
         return self.as_json or self.output == "json"
 
     @property
@@ -78,11 +76,7 @@ class Options:
         return any(name is not None for name in named)
 
     def client(self) -> CountLedger:
-        """A client of the stack that these options and the environment name.
-
-        Raises:
-            CountledgerError: a setting is wrong, or there is no such stack.
-        """
+        """A client of the stack that these options and the environment name."""
         from countledger.client import CountLedger  # noqa: PLC0415 - help needs no SDK
 
         connection = self.connection()
@@ -91,11 +85,7 @@ class Options:
         )
 
     def connection(self) -> Connection:
-        """A connection by these options and the environment; no call is made.
-
-        Raises:
-            BadSetting: a setting is wrong, or the profile does not exist.
-        """
+        """A connection by these options and the environment; no call is made."""
         from countledger.ledger.connection import Connection  # noqa: PLC0415 - help needs no SDK
 
         if not (self.profile or self.region or self.endpoint_url):
@@ -108,11 +98,7 @@ class Options:
 
     @property
     def settings(self) -> Settings:
-        """The environment's settings, with what these options say instead.
-
-        Raises:
-            BadSetting: one has a value that it cannot have.
-        """
+        """The environment's settings, with what these options say instead."""
         from countledger.ledger.settings import Settings  # noqa: PLC0415 - help needs no SDK
 
         return Settings.from_environment(stack_name=self.stack_name)
@@ -250,15 +236,7 @@ class BadUsage(BadInput):
 
 
 def confirm(question: str, otherwise: str) -> bool:
-    """Whether a person at the terminal agrees.
-
-    Args:
-        question: what to agree to.
-        otherwise: the message if stdin is not a terminal.
-
-    Raises:
-        BadUsage: stdin is not a terminal.
-    """
+    """Whether a person at the terminal agrees; `otherwise` is the error without a terminal."""
     if not sys.stdin.isatty():
         raise BadUsage(otherwise)
     return typer.confirm(question, err=True)
@@ -307,11 +285,7 @@ _DURATION: Final = re.compile(r"(\d{1,15})\s*(ms|s|m|h|d)", re.ASCII)
 
 
 def parse_duration_ms(text: str) -> int:
-    """A duration such as `24h`, `90m`, `7d`, `30s` or `1500ms`, in milliseconds.
-
-    Raises:
-        BadSetting: it is no whole number with a unit, or longer than a hundred years.
-    """
+    """A duration such as `24h`, `90m`, `7d`, `30s` or `1500ms`."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise BadSetting(
@@ -326,17 +300,7 @@ def parse_duration_ms(text: str) -> int:
 def parse_pairs(
     what: str, form: str, texts: Sequence[str] | None, error: type[BadInput]
 ) -> dict[str, str]:
-    """The pairs of texts such as `team=web`.
-
-    Args:
-        what: the option, for messages.
-        form: what a pair looks like, for messages.
-        texts: as typed.
-        error: what is raised.
-
-    Raises:
-        error: a text has no `=` or no name, or a name comes twice.
-    """
+    """The pairs of texts such as `team=web`; `what` and `form` are for messages."""
     pairs: dict[str, str] = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
@@ -356,7 +320,6 @@ class SignedCommand(TyperCommand):
     """A command whose last argument may be a negative number without a `--` before it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - Typer's own type
-        """Sort the arguments, then parse them."""
         valued = {
             spelling
             for option in self.params
@@ -370,11 +333,8 @@ def negative_last(arguments: Sequence[str], valued: Container[str]) -> list[str]
     """The same arguments, with a negative number after the end of the options.
 
     `likes:1 -5 --key k` becomes `likes:1 --key k -- -5`. For a command whose last positional
-    argument is the number that may be negative.
-
-    Args:
-        arguments: as typed, without the command.
-        valued: the options that take the next argument, whatever it looks like.
+    argument is the number that may be negative; `valued` options take the next argument, whatever
+    it looks like.
     """
     kept: list[str] = []
     negative: list[str] = []
@@ -396,7 +356,6 @@ class TargetCommand(TyperCommand):
     """A command whose `--to` may be followed by `topic ARN` as well as by the ARN alone."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - Typer's own type
-        """Take the word `topic` out, then parse."""
         return super().parse_args(ctx, without_topic(args))
 
 
@@ -486,11 +445,7 @@ _SIGNED: Final = frozenset({"emit", "set"})
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command, or a group of commands.
-
-    Attributes:
-        name: of the function in that module; `app` is a group of commands.
-    """
+    """A command, or a group of commands, by the name of the function in its module, or `app`."""
 
     panel: str
     module: str
@@ -498,7 +453,6 @@ class Command:
     summary: str
 
     def load(self, spelling: str) -> Any:  # noqa: ANN401 - a command of Typer's own click
-        """The command itself: imports its module."""
         found = getattr(import_module(f"countledger.infra.cli.{self.module}"), self.name)
         if isinstance(found, typer.Typer):
             return typer.main.get_group(found)
@@ -509,7 +463,6 @@ class Command:
 
 
 def _commands() -> Iterator[tuple[str, Command]]:
-    """The rows of the table, by the names of the commands."""
     panel = ""
     for line in _TABLE.strip().replace("\n      ", " ").splitlines():
         if line.startswith(" "):
@@ -528,7 +481,6 @@ class CommandsOnDemand(TyperGroup):
     """The group of all commands: it lists them by the table, and loads the one that runs."""
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - Typer's own
-        """List the commands; none is loaded."""
         super().__init__(**settings)
         self.commands = {
             name: TyperCommand(name=name, help=one.summary, rich_help_panel=one.panel)
@@ -536,7 +488,6 @@ class CommandsOnDemand(TyperGroup):
         }
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:  # noqa: ANN401 - Typer's own
-        """Find the command that the arguments name, and load it."""
         name, _, rest = super().resolve_command(ctx, args)
         return name, None if name is None else COMMANDS[name].load(name), rest
 
@@ -574,7 +525,6 @@ app = typer.Typer(
 
 
 def print_version(wanted: bool) -> None:  # noqa: FBT001 - Typer calls it
-    """Print the version and stop, if that is wanted."""
     if wanted:
         show_text(version("countledger"))
         raise typer.Exit

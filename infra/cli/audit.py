@@ -58,11 +58,7 @@ def show_outcomes(
 ) -> int:
     """Print outcomes as they come, and in the end how many there were of each; the exit code.
 
-    Args:
-        options: of the command.
-        title: of the outcomes, for programs.
-        found: the outcomes.
-        more: further ones, which the counts of an audit do not include.
+    The counts of an audit do not include those in `more`.
     """
     counts: dict[str, int] = {}
     further: Counter[str] = Counter()
@@ -345,11 +341,7 @@ def _named(counters: list[str] | None, *, everything: bool, resume: Path | None)
 def named_of_windows(
     counters: list[str] | None, namespace: str | None, *, everything: bool, resume: Path | None
 ) -> list[str]:
-    """The counters whose windows are meant; none: those of a namespace, or all.
-
-    Raises:
-        BadUsage: none of the three was given, or several.
-    """
+    """The counters whose windows are meant; none: those of a namespace, or all."""
     if [bool(counters), everything, namespace is not None].count(True) != 1:
         raise BadUsage("give counters, --namespace, or --all")
     if counters and resume:

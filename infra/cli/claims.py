@@ -180,11 +180,7 @@ def _joined(value: Sequence[str]) -> str | tuple[str, ...]:
 
 
 def _all_or_none(**options: object) -> bool:
-    """Whether options that need each other are given.
-
-    Raises:
-        BadUsage: some are, some are not.
-    """
+    """Whether options that need each other are given; some alone are refused."""
     given = [name for name, value in options.items() if value is not None and value != []]
     if given and len(given) < len(options):
         names = ", ".join(f"--{name.replace('_', '-')}" for name in options)
@@ -203,11 +199,7 @@ def _answer(options: Options, status: str, claimed: Claim) -> None:
 
 
 def parse_item(what: str, text: str) -> dict[str, Any]:
-    """An object of JSON; its numbers stay exact.
-
-    Raises:
-        BadItem: it is no JSON object.
-    """
+    """An object of JSON; its numbers stay exact."""
     try:
         item = json.loads(text, parse_float=Decimal, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -218,11 +210,7 @@ def parse_item(what: str, text: str) -> dict[str, Any]:
 
 
 def parse_key_part(what: str, text: str) -> tuple[str, str | int]:
-    """Name and value of a key attribute: `post=p-1` is text, `post:=17` an integer.
-
-    Raises:
-        BadItem: it has neither form.
-    """
+    """Name and value of a key attribute: `post=p-1` is text, `post:=17` an integer."""
     name, equals, value = text.partition("=")
     if not equals:
         raise BadItem(f"{what} {shown(text)} is not NAME=TEXT or NAME:=INTEGER")

@@ -88,7 +88,6 @@ def demo(
 
 
 def _own_stack(bars: Bars, regions: int, via: str) -> LocalStack:
-    """A stack on this machine, for this run alone."""
     require_engine()
     from countledger.infra.local.stack import LocalStack  # noqa: PLC0415 - it is an extra
 

@@ -83,7 +83,6 @@ class EarlierStack:
         parameters: Mapping[str, str],
         tags: Mapping[str, str],
     ) -> None:
-        """Create the stack around two tables."""
         stack = self.deployment.stack.describe()
         if stack is not None and stack["StackStatus"] == "IMPORT_COMPLETE":
             return  # by an earlier call, which did not come to the rest
@@ -118,7 +117,6 @@ class EarlierStack:
 
 
 def two_tables(text: str | None) -> dict[str, str]:
-    """The tables that are adopted, by their names in the template."""
     if text is None:
         return {}
     names = [one.strip() for one in text.split(",")]
@@ -358,8 +356,6 @@ def deploy(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run of the command: what its steps share."""
-
     options: Options
     connection: Connection
     deployment: Deployment
@@ -391,7 +387,6 @@ class _Run:
         return Watched(tuple(prefix + made[one][1] for one in ALARMS if one in made), minutes)
 
     def plan(self, proposal: Proposal | None) -> int:
-        """Show what would change, and forget it."""
         if proposal is None:
             return self._report((), self.deployment.outputs(), deployed=False)
         self.deployment.discard(proposal)
@@ -400,7 +395,6 @@ class _Run:
         return FINDINGS
 
     def carry_out(self, proposal: Proposal | None) -> int:
-        """Show what would change, ask, and let it happen."""
         if proposal is None:
             notice(f"stack {self._name} is up to date")
             return self._report((), self._tagged(self.deployment.outputs()), deployed=False)

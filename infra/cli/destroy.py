@@ -85,13 +85,11 @@ def destroy(
 
 
 def deployment_of(connection: Connection, role_arn: str | None) -> Deployment:
-    """What creates and changes the stack that a connection names, in its region."""
     reader = reader_of(connection)
     return Deployment(stack=reader, s3=connection.objects(), role_arn=role_arn)
 
 
 def reader_of(connection: Connection) -> StackReader:
-    """What reads the stack that a connection names, in its region."""
     return StackReader(
         cloudformation=connection.stacks(),
         name=connection.settings.stack_name,
@@ -102,7 +100,6 @@ def reader_of(connection: Connection) -> StackReader:
 def destruction_of(
     connection: Connection, reader: StackReader, role_arn: str | None
 ) -> Destruction:
-    """What removes a stack."""
     return Destruction(
         stack=reader,
         iam=connection.administration("iam"),
@@ -143,7 +140,6 @@ def _describe(plan: DestroyPlan, name: str, *, delete_data: bool) -> None:
 
 
 def _agreed(name: str, yes: str | None) -> bool:
-    """Have the name of the stack typed."""
     if yes is None:
         if not sys.stdin.isatty():
             raise BadUsage(

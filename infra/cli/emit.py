@@ -68,12 +68,9 @@ class FileUnreadable(SetupError):
 
 @dataclass(frozen=True, slots=True)
 class LineFile:
-    """A file of lines, as a command names it.
+    """A file of lines, as a command names it; - is standard input.
 
-    Attributes:
-        name: its path; - is standard input.
-        place: where it is kept how far the command has come; None: nowhere.
-        resume: whether to continue after the lines that were sent earlier.
+    `place` is where it is kept how far the command has come; None: nowhere.
     """
 
     name: str
@@ -82,11 +79,7 @@ class LineFile:
 
     @classmethod
     def named(cls, name: str, place: Path | None, *, resume: bool) -> LineFile:
-        """A file; its place is beside it by default.
-
-        Raises:
-            BadUsage: standard input is to be continued, and has no place.
-        """
+        """A file; its place is beside it by default."""
         if place is None and name != _STANDARD_INPUT:
             place = Path(f"{name}.place")
         if resume and place is None:
@@ -97,11 +90,6 @@ class LineFile:
 
     @contextmanager
     def lines(self) -> Iterator[FileLines]:
-        """Its lines, from the first.
-
-        Raises:
-            FileUnreadable: there is no such file.
-        """
         with _opened(self.name) as stream:
             yield FileLines(
                 _streamed(stream) if self._is_standard_input else stream, LINE_MAX_BYTES
@@ -109,11 +97,6 @@ class LineFile:
 
     @contextmanager
     def kept_place(self) -> Iterator[PlaceFile | NoPlace]:
-        """Its place, locked.
-
-        Raises:
-            BadSetting: another process uses it, or it cannot be written.
-        """
         if self.place is None:
             yield NoPlace()
             return
@@ -123,8 +106,7 @@ class LineFile:
     def send(self, sender: FileSender, lines: FileLines, begun: FilePlace, label: str) -> SentChunk:
         """Send its lines, and show how far that comes and what was wrong with which line.
 
-        Returns:
-            The last chunk. If all was sent, the place is removed, unless `resume` keeps it.
+        If all was sent, the place is removed, unless `resume` keeps it.
         """
         ended = SentChunk(begun, [])
         if begun.last:
@@ -319,11 +301,6 @@ def _emit_one(options: Options, event: Event, *, wait: bool) -> int:
 
 
 def parse_notes(notes: Sequence[str] | None) -> dict[str, str] | None:
-    """The note of `NAME=VALUE` texts; None for none.
-
-    Raises:
-        BadNote: a text has no `=` or no name, or a name comes twice.
-    """
     return parse_pairs("note", "NAME=VALUE", notes, BadNote) or None
 
 
@@ -336,22 +313,7 @@ def emit_file(
     coalesce: bool,
     form: FileFormat | None,
 ) -> int:
-    """Emit a file; the exit code is 1 when a line was bad, 3 when AWS failed on one.
-
-    Args:
-        options: which stack, and how to print.
-        name: of the file; - is standard input.
-        place: where it is kept how far the emit has come; None: beside the file.
-        resume: whether to continue after the lines that an earlier emit has sent.
-        coalesce: whether lines of one counter become one entry.
-        form: of the lines; None: CSV, if the file's name says so.
-
-    Raises:
-        BadUsage: standard input is to be continued, and has no place.
-        FileUnreadable: there is no such file.
-        BadSetting: the place cannot be used, or is of another task.
-        SetupError: what concerns every line: no stack, no permission, nothing reachable.
-    """
+    """Emit a file; the exit code is 1 when a line was bad, 3 when AWS failed on one."""
     file = LineFile.named(name, place, resume=resume)
     form = form or ("csv" if name.lower().endswith(".csv") else "jsonl")
     with ExitStack() as stack:
@@ -378,11 +340,7 @@ def emit_file(
 
 
 def _parser(form: FileFormat, lines: FileLines) -> Callable[[bytes], Event | None]:
-    """What reads a line; the header of CSV is read here.
-
-    Raises:
-        BadPayload: the header is not valid.
-    """
+    """What reads a line; the header of CSV is read here."""
     if form == "jsonl":
         return parse_event_line
     header = next((line for line in lines if line.strip(b", \t\r\n")), b"")

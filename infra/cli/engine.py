@@ -180,16 +180,10 @@ def down(options: Options) -> None:
 
 
 def engine_is_installed() -> bool:
-    """Whether the extra `local` is, which brings the embedded engine."""
     return all(find_spec(name) for name in ("ministack", "hypercorn", "psutil"))
 
 
 def require_engine() -> None:
-    """Refuse where the embedded engine is not installed.
-
-    Raises:
-        EngineMissing: saying how to install it.
-    """
     if not engine_is_installed():
         raise EngineMissing(
             "the embedded engine is not installed: pip install 'countledger[local]'"
@@ -197,12 +191,7 @@ def require_engine() -> None:
 
 
 def export_lines(wanted: Mapping[str, str], current: Mapping[str, str]) -> Iterator[str]:
-    """The commands that make a shell work on a stack.
-
-    Args:
-        wanted: the variables to set.
-        current: the environment that they are set in.
-    """
+    """The commands that make a shell, with its current environment, work on a stack."""
     in_the_way = [name for name in _IN_THE_WAY if name in current and name not in wanted]
     if in_the_way:
         yield f"unset {' '.join(in_the_way)}"
@@ -211,7 +200,6 @@ def export_lines(wanted: Mapping[str, str], current: Mapping[str, str]) -> Itera
 
 
 def document_of(running: Running) -> dict[str, object]:
-    """A local stack as JSON has it."""
     more = facts(
         running,
         "was_running url dashboard allow_writes regions started_at pids lost_after",

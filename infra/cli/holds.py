@@ -150,7 +150,6 @@ def _document(one: Hold) -> Row:
 
 
 def answer_to_hold(outcome: HoldOutcome, asked: Row) -> ChangeAnswer:
-    """What `strict hold` says of an outcome."""
     match outcome:
         case Held():
             held: Row = {"hold": outcome.id, "expires_at": outcome.expires_at}
@@ -177,7 +176,6 @@ def _stored(one: Hold | None) -> Row:
 
 
 def answer_to_end(outcome: EndOutcome, hold_id: str) -> ChangeAnswer:
-    """What `strict confirm` and `strict cancel` say of an outcome."""
     asked: Row = {"hold": hold_id}
     match outcome:
         case Confirmed(amount=amount, released=released):

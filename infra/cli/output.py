@@ -74,12 +74,7 @@ def show_all(
 ) -> int:
     """Print things as they come, then name what could not be read; the exit code.
 
-    Args:
-        options: for people or for programs.
-        found: the things; reading them may add to `unread`.
-        row: one of them for people.
-        document: one of them for programs; by default its row.
-        unread: what could not be read.
+    Reading them may add to `unread`. Without a `document`, programs get the row.
     """
     unread = unread or Unread()
     if options.json:
@@ -97,11 +92,8 @@ def show_report(
 ) -> None:
     """Print rows as they come, and after the last of them what they come to.
 
-    Args:
-        options: for people or for programs.
-        title: the name of the rows in the one document.
-        rows: the rows.
-        summary: after the rows: more of the document, and one line for people.
+    `title` names the rows in the one document; the summary is more of the document, and a line for
+    people.
     """
     if options.json:
         listed = [*rows]
@@ -136,7 +128,6 @@ def show_rows(rows: Iterable[Row]) -> None:
 
 
 def show_json(document: object) -> None:
-    """Print one JSON document."""
     _line(_json(document, indent=2))
 
 
@@ -155,7 +146,6 @@ def show_json_line(document: object) -> None:
 
 
 def hand_over() -> None:
-    """Flush the output."""
     try:
         sys.stdout.flush()
     except BrokenPipeError as error:
@@ -163,7 +153,6 @@ def hand_over() -> None:
 
 
 def show_text(text: str) -> None:
-    """Print one line of result."""
     _line(_visible(text, kept="\n\t"))
 
 
@@ -226,7 +215,6 @@ def _json(value: object, indent: int | None = None) -> str:
 
 
 def _plain(value: object) -> object:
-    """A value as JSON has it."""
     if isinstance(value, Mapping):
         return {str(name): _plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
@@ -253,11 +241,9 @@ class Unread:
     """The items that one command could not read."""
 
     def __init__(self) -> None:
-        """All were read so far."""
         self._errors: list[CorruptItem] = []
 
     def note(self, error: CorruptItem) -> None:
-        """One more."""
         self._errors.append(error)
 
     def rows(self) -> list[Row]:
@@ -301,7 +287,6 @@ class Bar:
         self._task = task
 
     def advance(self, by: int = 1) -> None:
-        """Go on by so much."""
         self._progress.advance(self._task, by)
 
     def set(self, done: int, total: int | None = None) -> None:
@@ -310,11 +295,7 @@ class Bar:
 
 
 class Bars:
-    """Lines of progress, one below the other.
-
-    Attributes:
-        shown: whether anybody sees them: stderr is a terminal.
-    """
+    """Lines of progress, one below the other; shown if stderr is a terminal."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -331,7 +312,6 @@ class Bars:
 
 @contextmanager
 def open_progress(*, hidden: bool = False) -> Iterator[Bars]:
-    """Show progress while the block lasts."""
     from rich.progress import (  # noqa: PLC0415 - few commands show it
         BarColumn,
         MofNCompleteColumn,

@@ -88,11 +88,7 @@ def role(
 
 
 def _show(document: dict[str, Any], part: int | None) -> None:
-    """Print a policy, or one of its parts.
-
-    Raises:
-        BadUsage: it has several parts and none is chosen, or there is no such part.
-    """
+    """Print a policy, or one of its parts."""
     parts = parts_of(document)
     if part is None and len(parts) > 1:
         raise BadUsage(

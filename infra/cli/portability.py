@@ -229,11 +229,7 @@ def _read_before(source: LineFile, *, drop_holds: bool) -> tuple[CounterLines, s
 
 
 def _note(found: CounterLines, number: int, text: bytes, *, drop_holds: bool) -> Line | None:
-    """Note the counter of a line, and return the line; None: there is nothing to import.
-
-    Raises:
-        BadInput: as `importable`.
-    """
+    """Note the counter of a line, and return the line; None: there is nothing to import."""
     line = importable(text, drop_holds=drop_holds) if text.strip() else None
     if isinstance(line, CounterLine):
         found.note(line.counter, number)

@@ -189,11 +189,6 @@ def ids_of(
     *,
     everything: bool,
 ) -> list[str]:
-    """The ids of the chosen records.
-
-    Raises:
-        BadUsage: neither ids nor --all are given, or both.
-    """
     if everything == bool(ids):
         raise BadUsage("give ids, as list shows them, or --all")
     if ids:
@@ -221,7 +216,6 @@ def _show(options: Options, outcomes: list[QuarantineOutcome]) -> int:
 
 
 def row(record: QuarantinedRecord) -> Row:
-    """A record in a table."""
     return {
         "id": record.id,
         "made": record.at,
@@ -232,7 +226,7 @@ def row(record: QuarantinedRecord) -> Row:
 
 
 def document(record: QuarantinedRecord) -> Row:
-    """A record for programs. Its content is JSON, or else text, or else base64."""
+    """Its content is JSON, or else text, or else base64."""
     done = record.handled
     return {
         **facts(record, "id source kind reason counter where sequence part messages"),

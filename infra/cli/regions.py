@@ -182,7 +182,6 @@ def change_of(
     role_arn: str | None = None,
     key_arn: str | None = None,
 ) -> RegionChange:
-    """What adds or removes a region of the stack that the options name."""
     owner = options.connection()
     there = owner.in_region(name)
 
@@ -233,7 +232,6 @@ def _run(
 
 
 def _left(first: Step, steps: Sequence[Step]) -> list[Step]:
-    """The steps from the first one on, in their order."""
     return list(steps[steps.index(first) :]) if first in steps else [first, *steps]
 
 
@@ -333,14 +331,12 @@ def promote(
 
 
 def _change_of(target: Connection, promotion: Promotion, role_arn: str | None) -> HomeChange:
-    """What makes stacks and schedules follow the home."""
     regions = (target.region, *promotion.regions.survey().others)
     deployment = partial(deployment_of, role_arn=role_arn)
     return HomeChange(target=target, regions=regions, deployment=deployment, say=notice)
 
 
 def _say_steps(change: HomeChange, *, keep_stacks: bool) -> None:
-    """The steps that are left after the epoch."""
     first = None if keep_stacks else next_of_home(change.observe())
     steps = list(HomeStep)
     for step in steps[steps.index(first) :] if first else []:
@@ -358,11 +354,7 @@ def _awaited(promotion: Promotion, epoch: Epoch) -> list[str]:
 
 
 def _refuse_rebuilding(target: Connection) -> None:
-    """Allow only a region whose totals are complete: those of the home are always read.
-
-    Raises:
-        BadUsage: they are being made.
-    """
+    """Allow only a region whose totals are complete: those of the home are always read."""
     if region_fact(target).phase is Phase.REBUILDING:
         raise BadUsage(
             f"{target.region} is rebuilding, so its totals are not complete: `countledger region "
@@ -371,11 +363,7 @@ def _refuse_rebuilding(target: Connection) -> None:
 
 
 def _refuse_staying(target: Connection, current: Epoch, lost: str | None) -> None:
-    """Allow a promotion that leaves something behind only if that is said.
-
-    Raises:
-        BadUsage: the home region has what does not move.
-    """
+    """Allow a promotion that leaves something behind only if that is said."""
     if lost:
         return  # it cannot be asked; docs/regions.md says what comes from a backup
     staying = staying_in(target.in_region(current.home))
@@ -471,8 +459,6 @@ def salvage(
 
 
 class _Copies(NamedTuple):
-    """Two copies of the ledger that are compared."""
-
     source: str
     target: str
     table: str | None
@@ -719,11 +705,6 @@ def cut_ways(options: Options) -> set[Way]:
 
 
 def _regions(options: Options, name: str | None) -> list[str]:
-    """The regions of the stack on this machine.
-
-    Raises:
-        BadUsage: it is a stack on AWS, or the region is none of the stack's.
-    """
     connection = options.connection()
     if not connection.stays_here:
         raise BadUsage(

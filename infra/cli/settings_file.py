@@ -97,11 +97,6 @@ class RuleText(BaseModel):
     ] = None
 
     def spec(self) -> RuleSpec:
-        """The same as values.
-
-        Raises:
-            BadRule: a number is none, a prefix is empty without `all`, or they contradict.
-        """
         given = self.model_dump(exclude_none=True)
         read = {name: read(given[name]) for name, read in _RULE.items() if name in given}
         prefix = self._prefix()
@@ -121,21 +116,12 @@ class RuleText(BaseModel):
 
 
 def parse_number(what: str, text: str | int) -> Amount:
-    """A number such as `1000`, `-5` or `12.50`.
-
-    Raises:
-        BadRule: it is no finite decimal number, or needs more digits than a total has.
-    """
     value = text if isinstance(text, int) else read_amount(what, text, BadRule)
     return check_amount(what, value)
 
 
 def parse_level(what: str, text: str | int) -> Amount | None:
-    """A number, or `none` for no such level.
-
-    Raises:
-        BadRule: as `parse_number`.
-    """
+    """A number, or `none` for no such level."""
     if isinstance(text, str) and text.strip().lower() == NONE:
         return None
     return parse_number(what, text)
@@ -183,11 +169,6 @@ class ScheduleText(BaseModel):
     ] = None
 
     def spec(self) -> ScheduleSpec:
-        """The same as values.
-
-        Raises:
-            BadSetting: a duration is malformed.
-        """
         given = self.model_dump(exclude_none=True)
         names = {"every": "every_ms", "min_age": "min_age_ms"}
         read = {names.get(name, name): _SCHEDULE[name](value) for name, value in given.items()}
@@ -220,11 +201,7 @@ _COMMANDS: Final = {"schedules": "schedule", "alerts": "alert"}
 
 
 def commands_for(path: Path) -> list[list[str]]:
-    """The commands that apply the sections of a file, in order; the first one if it has neither.
-
-    Raises:
-        BadSetting: it cannot be read.
-    """
+    """The commands that apply the sections of a file, in order; the first one if it has neither."""
     try:
         sections: object = parsed(path)
     except BadSetting as error:
@@ -235,11 +212,6 @@ def commands_for(path: Path) -> list[list[str]]:
 
 
 def parsed(path: Path) -> Mapping[str, Any]:
-    """Its sections.
-
-    Raises:
-        BadSetting: it cannot be read, is too large, or is neither.
-    """
     try:
         raw = path.read_bytes()
         if len(raw) > _FILE_MAX_BYTES:
@@ -272,11 +244,7 @@ class _AlertsFile(BaseModel):
 
 
 def _read(path: Path, file: type[M]) -> M:
-    """The sections of a settings file that a model knows.
-
-    Raises:
-        BadSetting: the file cannot be read, or says what the model does not allow.
-    """
+    """The sections of a settings file that a model knows."""
     try:
         return file.model_validate(parsed(path))
     except ValidationError as error:
@@ -288,11 +256,7 @@ def _read(path: Path, file: type[M]) -> M:
 
 
 def read_rules(path: Path) -> dict[str, RuleSpec]:
-    """The alert rules in a settings file, by name: TOML, or YAML by its name.
-
-    Raises:
-        BadSetting: the file cannot be read, or says what no rule can be; naming the place.
-    """
+    """The alert rules in a settings file, by name: TOML, or YAML by its name."""
     specs: dict[str, RuleSpec] = {}
     for n, words in enumerate(_read(path, _AlertsFile).alerts):
         try:
@@ -307,11 +271,7 @@ def read_rules(path: Path) -> dict[str, RuleSpec]:
 
 
 def check_spec(name: str, spec: RuleSpec) -> None:
-    """Refuse what no rule can be, before anything is looked up for it.
-
-    Raises:
-        BadRule, BadCounterName: naming the value and the rule that it breaks.
-    """
+    """Refuse what no rule can be, before anything is looked up for it."""
     rule_of(name, "", spec)
 
 
@@ -324,11 +284,7 @@ class _SchedulesFile(BaseModel):
 
 
 def read_schedules(path: Path) -> dict[str, ScheduleSpec]:
-    """The schedules in a settings file, by namespace: TOML, or YAML by its name.
-
-    Raises:
-        BadSetting: the file cannot be read, or says what no schedule can be; naming the place.
-    """
+    """The schedules in a settings file, by namespace: TOML, or YAML by its name."""
     found = _read(path, _SchedulesFile).schedules
     try:
         return {namespace: words.spec() for namespace, words in found.items()}

@@ -135,7 +135,6 @@ def _client_of(running: Running) -> CountLedger:
 
 
 def show_facts(facts: Facts, found: Sequence[StatusFinding], running: Running | None) -> None:
-    """Print them for people."""
     for heading, rows in (
         ("", _stack(facts, running)),
         ("event source mappings", _mappings(facts)),

@@ -62,11 +62,6 @@ NO_BOUND: Final = "none"
 
 
 def parse_amount(what: str, text: str) -> Amount:
-    """An amount from text such as `0`, `-5` or `12.50`.
-
-    Raises:
-        BadBounds: it is no finite decimal number, or needs more digits than a counter has.
-    """
     amount = check_amount(what, read_amount(what, text, BadBounds))
     if amount is None:
         raise AssertionError("a number is an amount")
@@ -74,11 +69,7 @@ def parse_amount(what: str, text: str) -> Amount:
 
 
 def parse_bound(what: str, text: str | None) -> Amount | Keep | None:
-    """A bound from text; `none` takes it away, and None (not given) leaves it as it is.
-
-    Raises:
-        BadBounds: as `parse_amount`.
-    """
+    """A bound from text; `none` takes it away, and None (not given) leaves it as it is."""
     if text is None:
         return KEEP
     return None if text.strip().lower() == NO_BOUND else parse_amount(what, text)
@@ -261,12 +252,7 @@ def set_value(
 
 
 def parse_change(text: str) -> tuple[str, Amount]:
-    """A counter and what it takes, from text such as `stock:bolt=-4`.
-
-    Raises:
-        BadUsage: there is no `=` in it.
-        BadDelta: the text after `=` is not a number, or it is 0.
-    """
+    """A counter and what it takes, from text such as `stock:bolt=-4`."""
     counter, equals, delta = text.rpartition("=")
     if not equals:
         raise BadUsage(f"{text!r}: give a change as COUNTER=DELTA")

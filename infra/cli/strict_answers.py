@@ -37,19 +37,13 @@ REFUSED: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class ChangeAnswer:
-    """What a command says and comes to.
-
-    Attributes:
-        facts: for programs, and for people where nothing is wrong.
-        complaint: one line on stderr; None where nothing is wrong.
-    """
+    """An exit code, facts (for people only where nothing is wrong), and a complaint."""
 
     code: int
     facts: Row
     complaint: str | None = None
 
     def print(self, options: Options) -> int:
-        """Say it; the exit code."""
         if options.json:
             show_json(self.facts)
         elif self.complaint is None:
@@ -60,7 +54,6 @@ class ChangeAnswer:
 
 
 def answer_to_change(outcome: StrictOutcome, delta: Amount) -> ChangeAnswer:
-    """What `strict change` says of an outcome."""
     asked: Row = {"counter": outcome.counter, "delta": delta}
     match outcome:
         case Applied(value=value):
@@ -88,7 +81,6 @@ def answer_to_change(outcome: StrictOutcome, delta: Amount) -> ChangeAnswer:
 
 
 def answer_to_withdrawal(outcome: StrictOutcome, key: str) -> ChangeAnswer:
-    """What `strict withdraw` says of an outcome."""
     asked: Row = {"counter": outcome.counter, "key": key}
     match outcome:
         case Withdrawn(id=change_id):
@@ -148,7 +140,6 @@ _KB: Final = 1_024
 
 
 def row(shown: StrictCounter) -> Row:
-    """A counter in a table."""
     row = facts(shown, "counter value lower upper method bins", remembers=_memory(shown))
     if shown.method is Method.MARKER:
         row |= {"held": shown.held, "available": shown.available}
@@ -156,7 +147,6 @@ def row(shown: StrictCounter) -> Row:
 
 
 def document(shown: StrictCounter) -> Row:
-    """A counter for programs."""
     return {**asdict(shown), "available": shown.available, "method": str(shown.method)}
 
 

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 
 def show_over_regions(options: Options, counters: list[str]) -> int:
-    """Print the totals of counters over the regions of a stack; the exit code."""
     found = options.client().totals(counters, regions=True)
     first = next(iter(found.values()))
     if options.json:
@@ -284,18 +283,11 @@ def snapshot(
 
 
 def freshness_document(freshness: Freshness) -> dict[str, object]:
-    """How fresh totals are, for programs."""
     shards = [facts(one, "shard handled_through handled_at") for one in freshness.shards]
     return facts(freshness, "up_to_date handled_through", shards=shards)
 
 
 def freshness_text(freshness: Freshness, now_ms: int) -> str:
-    """How fresh totals are, for people.
-
-    Args:
-        freshness: of the totals.
-        now_ms: when it was read, ms since the epoch.
-    """
     if freshness.up_to_date:
         return "up to date: every entry is in the totals"
     if freshness.waiting_since_ms is not None:
@@ -320,7 +312,6 @@ def _freshness(client: CountLedger) -> Freshness | None:
 
 
 def total_row(total: Total, summed: ExactSum | None = None, *, exact: bool = False) -> Row:
-    """A total in a table."""
     row: dict[str, object] = {"counter": total.counter, "value": total.value}
     if exact:
         row |= {
@@ -334,7 +325,6 @@ def total_row(total: Total, summed: ExactSum | None = None, *, exact: bool = Fal
 
 
 def total_document(total: Total, exact: ExactSum | None = None) -> Row:
-    """A total for programs."""
     document = facts(total, "counter value events entries version updated_at")
     if total.method is not None:
         document |= facts(total, "method bins")

@@ -51,9 +51,7 @@ _ALERTS_KEPT: Final = 10
 class WatchedCounter:
     """One counter, as it was seen last.
 
-    Attributes:
-        change: since it was looked at before; None at the first look.
-        per_second: over the last ten seconds; None before there are two looks.
+    No change at the first look; `per_second` is over the last ten seconds.
     """
 
     total: Total
@@ -64,12 +62,7 @@ class WatchedCounter:
 
 @dataclass(slots=True)
 class WatchState:
-    """What was seen so far.
-
-    Attributes:
-        seen: each counter as it was seen last, in the order in which they were named.
-        alerts: the newest alerts since the first look, oldest first.
-    """
+    """Each counter as it was seen last, in the order named, and the newest alerts, oldest first."""
 
     seen: dict[str, WatchedCounter] = field(default_factory=dict)
     alerts: deque[LoggedAlert] = field(default_factory=lambda: deque(maxlen=_ALERTS_KEPT))
@@ -121,7 +114,6 @@ class WatchState:
 
 
 def rate_of(looks: Sequence[tuple[int, Amount]]) -> float | None:
-    """The change each second between the first and the last look."""
     (first_ms, first), (last_ms, last) = looks[0], looks[-1]
     if last_ms <= first_ms:
         return None
@@ -212,11 +204,7 @@ def follow(  # noqa: PLR0917 - what to watch, how, and for how long
     lasting_ms: int | None,
     clock: Clock,
 ) -> None:
-    """Read, show, wait; report a read that fails, and go on with the next.
-
-    Raises:
-        CountledgerError: what every read would raise: no table, no permission, an invalid name.
-    """
+    """Read, show, wait; go on after a read that fails, unless every read would fail."""
     watching = WatchState()
     begun_ms = clock.now_ms()
     while True:
@@ -240,7 +228,6 @@ def _newest(client: CountLedger) -> Iterator[LoggedAlert]:
 
 @contextmanager
 def open_view(options: Options) -> Iterator[Shows]:
-    """Show looks while the block lasts: all that was seen, and what is new."""
     if options.json:
         yield _print_json
     elif not sys.stdout.isatty():
@@ -255,7 +242,6 @@ def open_view(options: Options) -> Iterator[Shows]:
 
 
 def table_of(watching: WatchState) -> RenderableType:
-    """All that was seen, and the newest alerts below."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("counter", "value", "since start", "each second", "updated"):
         right = heading in {"value", "since start", "each second"}
