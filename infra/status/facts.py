@@ -28,8 +28,6 @@ class StackFact:
     """The stack as CloudFormation has it.
 
     Attributes:
-        reason: why, where CloudFormation says so; else empty.
-        changed_at_ms: when it was last changed, ms since the epoch.
         bundle: the key of the functions' code in its bucket, named by its content.
         pumped: the mappings, by their names in the template, whose work pumps on this machine do.
         http_url: the address of the HTTP API; empty: it is switched off.
@@ -51,7 +49,6 @@ class MappingFact:
 
     Attributes:
         state: such as `Enabled`; `missing`, where Lambda knows it no more.
-        result: of its last poll, as Lambda says it.
         played: whether a pump on this machine does its work, so that it has to be disabled.
     """
 
@@ -64,12 +61,7 @@ class MappingFact:
 
 @dataclass(frozen=True, slots=True)
 class QueueFact:
-    """A queue.
-
-    Attributes:
-        waiting: the approximate number of messages in the queue.
-        oldest_ms: how old the oldest message is, as CloudWatch last measured; None: unknown.
-    """
+    """A queue, approximately; the age of its oldest message is as CloudWatch last measured."""
 
     name: str
     waiting: int
@@ -79,12 +71,7 @@ class QueueFact:
 
 @dataclass(frozen=True, slots=True)
 class AlarmFact:
-    """An alarm.
-
-    Attributes:
-        since_ms: since when, ms since the epoch.
-        description: what it means and what to do.
-    """
+    """An alarm, whose description says what it means and what to do."""
 
     name: str
     state: str
@@ -110,12 +97,9 @@ class FreshnessFact:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleFact:
-    """A schedule of compaction.
+    """A schedule of compaction: its trigger is `enabled`, `disabled` or `missing`.
 
-    Attributes:
-        state: of its trigger: `enabled`, `disabled` or `missing`.
-        due: how many counters are due now, counted up to `due_max`.
-        last: its last run; None: it never ran.
+    Due counters are counted up to `due_max`.
     """
 
     schedule: Schedule
@@ -127,10 +111,9 @@ class ScheduleFact:
 
 @dataclass(frozen=True, slots=True)
 class IteratorFact:
-    """How old the last record was that a function was given, as CloudWatch measured.
+    """The greatest age of a record that a function was given in the last minutes.
 
-    Attributes:
-        age_ms: the greatest age of the last minutes; None: unknown, or nothing was read.
+    As CloudWatch measured; None: unknown, or nothing was read.
     """
 
     name: str
@@ -141,9 +124,7 @@ class IteratorFact:
 class QuarantinedFact:
     """What of one source waits in quarantine, also once its queue has forgotten it.
 
-    Attributes:
-        waiting: how many records, counted up to `waiting_max`, where counting ended.
-        oldest_ms: the age of the oldest of those.
+    Counting ends at `waiting_max`, and the oldest one is of those that were counted.
     """
 
     source: str
@@ -157,12 +138,10 @@ class Facts:
     """All of it.
 
     Attributes:
-        at_ms: when it was gathered, ms since the epoch.
         stack: the stack; None: it could not be asked about.
         overdue_holds_ms: for how long the oldest expired hold could have been released; 0: none.
         silent: the rules on one counter that wait for its next crossing; None: nobody may look.
         foreign: the foreign items of `ledger` that the last complete audit found.
-        quotas: what the account allows, as far as it says.
         unseen: what could not be read, and why.
     """
 
@@ -192,12 +171,7 @@ _PERIOD_S: Final = 60
 
 
 def alarms_of(connection: Connection, names: Mapping[str, str]) -> tuple[AlarmFact, ...]:
-    """The alarms of a stack, by their names in the template. One call for each hundred.
-
-    Args:
-        connection: to the stack.
-        names: name in the template -> name of the alarm.
-    """
+    """The alarms of a stack, by their names in the template. One call for each hundred."""
     ours = {made: name for name, made in names.items()}
     asked = sorted(ours)
     found: list[AlarmFact] = []
@@ -226,11 +200,6 @@ def measured(
 
     One call. IAM cannot bound who may read metrics, so the stack's policies do not allow it: where
     it is forbidden nothing is known, and the alarms on the same ages report them.
-
-    Args:
-        connection: to the stack.
-        queues: name in the template -> URL.
-        functions: name in the template -> name of the function.
     """
     asked: list[tuple[str, dict[str, Any]]] = [
         (name, _metric("AWS/SQS", "ApproximateAgeOfOldestMessage", "QueueName", _last(url)))
@@ -261,7 +230,6 @@ def _metric(namespace: str, name: str, dimension: str, value: str) -> dict[str, 
 
 
 def _latest(connection: Connection, metrics: list[dict[str, Any]]) -> list[float | None]:
-    """The newest value of each metric, or None."""
     if not metrics:
         return []
     now = to_datetime(SystemClock().now_ms())

@@ -74,11 +74,7 @@ _QUARANTINED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class StatusFinding:
-    """A fact that requires action.
-
-    Attributes:
-        subject: what it is about, by its name in the template where it has one.
-    """
+    """A fact that requires action; its subject has the name in the template, if it has one."""
 
     subject: str
     says: str
@@ -86,7 +82,7 @@ class StatusFinding:
 
 
 def findings(facts: Facts) -> list[StatusFinding]:
-    """All facts that require action, those of the stack first."""
+    """Those of the stack first."""
     return list(_findings(facts))
 
 

@@ -70,13 +70,7 @@ RULES_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class SilentFact:
-    """A counter that had passed the threshold of its rule before the rule became effective.
-
-    Attributes:
-        rule: the name of the rule, which is on this one counter.
-        passed: the threshold, or the last step, that it has passed.
-        effective_at_ms: since when the rule is effective, ms since the epoch.
-    """
+    """A counter that had passed the threshold, or step, of its rule before that was effective."""
 
     rule: str
     counter: str
@@ -117,8 +111,6 @@ class WindowsFact:
         tzdata: the version of the rules of that zone that they follow.
         newer: the version of the installed rules, if that is later and has other rules for the
             zone; else None.
-        from_at_ms: from when on they count, ms since the epoch.
-        until_at_ms: until when; None: they are on.
     """
 
     namespace: str
@@ -166,13 +158,7 @@ _WRONG = frozenset({Judgement.DRIFT, Judgement.UNREADABLE})
 
 @dataclass(frozen=True, slots=True)
 class RegionFact:
-    """The region of a stack.
-
-    Attributes:
-        name: as `eu-west-1`.
-        home: the home region, as this region's stack names it.
-        since_ms: when that was stored, ms since the epoch; None: it never joined.
-    """
+    """A region, and the home that its stack names; no `since_ms`: it never joined."""
 
     name: str
     home: str
@@ -185,7 +171,6 @@ class RegionView:
     """A region of the ledger, as seen from another one.
 
     Attributes:
-        name: as `eu-west-1`.
         replica: the status of its replica of the ledger, as `ACTIVE`; `missing`: there is none.
         state: `ready`, `rebuilding`, `no stack`, or why it could not be read.
         freshness: how far its totals are; None: it could not be read.
@@ -201,11 +186,7 @@ class RegionView:
 
 
 class RegionDrift(NamedTuple):
-    """What a comparison of some totals of a region with its ledger found.
-
-    Attributes:
-        drifted: those whose total is wrong, or cannot be read.
-    """
+    """What a comparison found; drifted totals are wrong, or cannot be read."""
 
     compared: int
     drifted: tuple[str, ...]
@@ -238,11 +219,7 @@ def drift_of(connection: Connection, number: int, random: Random) -> RegionDrift
 
 
 def region_fact(connection: Connection) -> RegionFact:
-    """The state of a connection's region: one read unit.
-
-    Raises:
-        CorruptItem: its state cannot be read.
-    """
+    """The state of a connection's region: one read unit."""
     state = RegionStateStore(connection).read()
     home = connection.setting("home_region")
     return RegionFact(connection.region, home, state.phase, state.since_ms)
@@ -260,12 +237,9 @@ def freshness_fact(connection: Connection) -> FreshnessFact:
 def views_of(connection: Connection, sample: int = 0) -> Iterator[RegionView]:
     """Each region of the ledger, that of the connection first. A few calls for each of them.
 
-    What cannot be read of a region is said in its state, so one that is cut off hides no other.
-
-    Args:
-        connection: to one of them.
-        sample: how many counters of each are verified, at what `drift_of` costs; of a region that
-            is rebuilding none is.
+    What cannot be read of a region is said in its state, so one that is cut off hides no other. A
+    `sample` of the counters of each is verified, at what `drift_of` costs; of a region that is
+    rebuilding none is.
     """
     home = connection.setting("home_region")
     for name, status in replicas_of(connection).items():
@@ -301,14 +275,9 @@ _READERS: Final = 8
 
 
 class Gathering:
-    """One look at a stack.
-
-    Attributes:
-        failures: what ended it, the first one first.
-    """
+    """One look at a stack."""
 
     def __init__(self, client: CountLedger, clock: Clock | None = None) -> None:
-        """Prepare a look; no call is made yet."""
         self._client = client
         self._connection: Connection = client.connection
         self._clock = clock or SystemClock()
@@ -324,13 +293,9 @@ class Gathering:
         Half a read unit for each namespace and for its windows; eight and more for the due counters
         of each schedule, a half for its last run, and one if its trigger is missing; a half for
         each 4 KB of what is quarantined, eight for expired holds; a read unit for each 4 KB of
-        alert rules, and one for each of the newest 100 rules on one counter.
-
-        Raises:
-            StackNotFound: there is no such stack.
-            CountledgerError: a service failed. What is forbidden or does not exist, such as a
-                table that was deleted, or an item that was corrupt by hand, is reported in the
-                facts instead.
+        alert rules, and one for each of the newest 100 rules on one counter. What is forbidden or
+        does not exist, such as a table that was deleted, or an item that was corrupt by hand, is
+        reported in the facts, and no error.
         """
         stack = self._see("stack", self._stack, None)
         pool = ThreadPoolExecutor(_READERS, "countledger-status")
