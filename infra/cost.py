@@ -100,13 +100,7 @@ class Price:
 
 
 def price_of(way: str, entries: float, *, streamed: bool = False) -> Price:
-    """One of our ways.
-
-    Args:
-        way: its name.
-        entries: how many entries an event takes.
-        streamed: whether events come through Kinesis, over shards that are kept full.
-    """
+    """One of our ways; `streamed`: through Kinesis, over shards that are kept full."""
     invocations = MILLION * entries / BATCH_RECORDS * (2 if streamed else 1)
     lambda_ = invocations * (LAMBDA_REQUEST + BATCH_GB_SECONDS * LAMBDA_GB_SECOND)
     kinesis = kinesis_dollars() if streamed else 0.0
@@ -124,9 +118,8 @@ def kinesis_dollars() -> float:
 def prices(uniform: float, zipf: float) -> list[Price]:
     """Every way, and two usual ones beside them.
 
-    Args:
-        uniform: entries for each event, coalesced, of counters that are all as likely.
-        zipf: the same, Zipf-distributed.
+    The arguments are entries for each event, coalesced: of counters that are all as likely, and of
+    Zipf-distributed ones.
     """
     return [
         Price("an atomic counter (a retry counts twice)", 1.0),
@@ -154,11 +147,7 @@ _SHOWN_WHOLE_MS: Final = 23 * HOUR_MS
 
 
 class Pace(NamedTuple):
-    """How many entries come.
-
-    Attributes:
-        total_units: write units for each of them, of totals and progress.
-    """
+    """How many entries come, and what each takes in write units of totals and progress."""
 
     entries_per_day: float
     total_units: float
@@ -173,13 +162,8 @@ def pace_of(
     """The pace of entries, from the progress of the stream's shards; None: too few data. Pure.
 
     Progress counts a shard from its beginning. Of those that began within the day all that they
-    counted was made since the first of them began.
-
-    Args:
-        progress: of shards.
-        begun_ms: when the first record was made that the stream still shows of a shard.
-        now_ms: the time.
-        least_ms: a shorter span is too short for a rate per day.
+    counted was made since the first of them began. `begun_ms` is when the first record was made
+    that the stream still shows of a shard; a span under `least_ms` is too short.
     """
     whole = [one for one in progress if begun_ms.get(one.shard, 0) > now_ms - _SHOWN_WHOLE_MS]
     records = sum(one.records for one in whole)
@@ -215,7 +199,7 @@ def _left_out(_error: CorruptItem) -> None:
 
 
 def retire_of(client: CountLedger) -> Retire | None:
-    """How most schedules have merged entries deleted, of two alike the safer; None: no schedule.
+    """How most schedules delete merged entries, of two alike the safer; None: no schedule.
 
     Half a read unit for each namespace.
     """
@@ -226,7 +210,7 @@ def retire_of(client: CountLedger) -> Retire | None:
 # What a rate of events needs: partitions, shards, functions, units, dollars; and what limits it.
 #
 # A pure model of a running stack in a steady state: entries are written, applied to totals, and
-# merged as fast as they come. The tests compare it with a simulation. Prices are those of `cost`.
+# merged as fast as they come. The tests compare it with a simulation.
 
 
 # What one partition of a table takes, in write units a second.
@@ -263,12 +247,7 @@ class Way(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is counted.
-
-    Attributes:
-        events_s: events a second.
-        counters: over how many counters they are spread evenly; None: each is of another counter.
-    """
+    """Events a second, spread evenly over counters; None: each is of another counter."""
 
     events_s: float
     counters: int | None
@@ -291,7 +270,6 @@ class Setup:
         retire: how merged entries are deleted; None: nothing is merged.
         ledger_units: what the ledger takes in a second, all partitions together.
         counters_units: what the table of the totals takes.
-        concurrency: how many functions may run at once.
         kinesis_mb: what the stream of Kinesis takes, in MB a second.
         update_ms: processor time of the materializer for an update.
     """
@@ -311,18 +289,12 @@ class Setup:
 
     @property
     def partition_entries(self) -> float:
-        """How many entries one partition of the ledger takes in a second."""
         return PARTITION_UNITS / self.entry_units
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What is met first.
-
-    Attributes:
-        events_s: the rate at which it is met.
-        passed: the setup with that setting; None: no setup passes it, only another load.
-    """
+    """What is met first; `passed` is the setup with that setting, if any setup passes it."""
 
     what: str
     events_s: float
@@ -338,7 +310,6 @@ class Needs:
         partitions: of the ledger; its stream has as many shards, each read by one invocation.
         functions: invocations at the same time: materializer, evaluator and ingest.
         units_event: write units for an event: its entry, its total, its merge.
-        dollars_million: for a million events.
     """
 
     partitions: int
@@ -370,7 +341,6 @@ def updates_an_entry(load: Load, setup: Setup) -> float:
 
 
 def needs(load: Load, setup: Setup) -> Needs:
-    """What a load needs, whatever limits it."""
     shards = partitions_of(load, setup)
     per_entry = updates_an_entry(load, setup)
     batches_s = max(min(shards / WINDOW_S, load.entries_s), load.entries_s / BATCH_RECORDS)
@@ -523,20 +493,13 @@ class Workload:
     """What is counted, and how.
 
     Attributes:
-        events_per_entry: how many of them share one entry; 1 = they are not coalesced.
         total_units: write units for each entry, of totals and of the progress.
-        regions: over how many regions the ledger spans.
         retire: how merged entries are deleted; None: nothing is compacted.
         average_use: the used share of provisioned capacity, 0 to 1; None: capacity on demand.
-        strict_changes_per_day: how many changes of strict counters over regions.
         strict_regions: how many regions store these counters; a witness stores none.
-        http_requests_per_day: how many requests the HTTP API gets.
         memory_mb: of the materializer. Above 1,769 MB it costs more and is no faster; below, it
             takes longer, and costs the same.
         window_items: how many items of windows a counter's batch touches, of events on time.
-
-    Raises:
-        BadSetting: a number is out of range.
     """
 
     events_per_day: float
@@ -553,7 +516,6 @@ class Workload:
     window_items: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a number that is out of range."""
         if self.average_use is not None and not 0 < self.average_use <= 1:
             raise BadSetting(f"average use: {self.average_use:g} is not above 0 and at most 1")
         for name, least, most in (
@@ -572,17 +534,12 @@ class Workload:
 
     @property
     def entries_a_month(self) -> float:
-        """How many entries are written."""
         return self.events_per_day * DAYS / self.events_per_entry
 
 
 @dataclass(frozen=True, slots=True)
 class BillItem:
-    """One position of the bill.
-
-    Attributes:
-        amount: how much of it in a month.
-    """
+    """One position of the bill, in a month."""
 
     what: str
     amount: float
@@ -592,11 +549,7 @@ class BillItem:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """What another setting would save in a month.
-
-    Attributes:
-        setting: what to change, and what that means.
-    """
+    """What another setting would save in a month."""
 
     setting: str
     dollars: float
@@ -629,7 +582,6 @@ def bill(load: Workload) -> list[BillItem]:
 
 
 def dollars(load: Workload) -> float:
-    """The sum of the month."""
     return sum(item.dollars for item in bill(load))
 
 

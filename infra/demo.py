@@ -67,7 +67,6 @@ class History(NamedTuple):
     """The history of a repository's HEAD.
 
     Attributes:
-        root: the path at which the repository was opened.
         commits: along the first parent, in hex, oldest first.
         shallow: whether the repository is a shallow clone, which begins at a boundary.
         reader: `git cat-file --batch`, which prints the objects whose names it reads.
@@ -82,9 +81,6 @@ class History(NamedTuple):
         """The lines of an object with this mode in a tree; 0 if it is binary.
 
         A last line counts without a newline as well. The object is in memory as a whole.
-
-        Raises:
-            SetupError: the object is missing or damaged.
         """
         if mode in _WITHOUT_CONTENT:
             return 0
@@ -102,12 +98,7 @@ class History(NamedTuple):
 
 @contextmanager
 def open_repository(path: Path) -> Iterator[History]:
-    """The history of the repository that holds the path, bare or not, from any of its directories.
-
-    Raises:
-        SetupError: git is not installed, the path is in no repository that git opens, or HEAD
-            names no commit.
-    """
+    """The history of the repository of a path, bare or not, from any of its directories."""
     commits = _output(path, "rev-list --first-parent --reverse HEAD --").decode().split()
     shallow = _output(path, "rev-parse --is-shallow-repository") == b"true\n"
     with _git(path, "cat-file --batch") as reader:
@@ -115,11 +106,7 @@ def open_repository(path: Path) -> Iterator[History]:
 
 
 def _output(path: Path, command: str, stdin: str = "") -> bytes:
-    """What a git command prints.
-
-    Raises:
-        SetupError: git is not installed, or the command failed; the text is git's own.
-    """
+    """What a git command prints; if it fails, a `SetupError` in git's own words."""
     with _git(path, command) as process:
         output, errors = process.communicate(stdin.encode())
     if process.returncode:
@@ -151,9 +138,6 @@ def read_events(history: History) -> Iterator[list[Event]]:
     Git prints, each with a NUL after it: `>commit`, author, its date; then for each changed path
     `:mode mode oid oid letter`, before and after (the first of a commit after a newline), and the
     path itself.
-
-    Raises:
-        SetupError: an object is missing.
     """
     # A commit is compared with the one before, its first parent; the first one with nothing.
     commits = [f"{one} {parent}\n" for parent, one in pairwise(("", *history.commits))]
@@ -178,11 +162,7 @@ def read_events(history: History) -> Iterator[list[Event]]:
 
 
 def read_truth(history: History) -> Counter[str]:
-    """Every counter that is not zero at HEAD, and its value, by the last tree and the log alone.
-
-    Raises:
-        SetupError: an object is missing.
-    """
+    """Every counter that is not zero at HEAD, and its value, by the last tree and the log alone."""
     root, head = history.root, history.commits[-1]
     log = _output(root, f"{_AUTHORS} {head}").split(b"\n")  # other lines name the commits
     truth = Counter(counter_name(COMMITS, one[1:]) for one in log if one.startswith(b">"))
@@ -249,7 +229,7 @@ def prepare(client: CountLedger, *, fresh: bool, days: bool) -> Rule:
 
 
 class TotalUpdate(NamedTuple):
-    """An update of a file's total: the counter, the version after it, the old and new value."""
+    """An update of a file's total, and its version after it."""
 
     counter: str
     version: int
@@ -344,8 +324,6 @@ class DemoRun:
     Attributes:
         clients: of the stack, one in each region, the home region's first.
         stack: the stack, if it is the run's own and nothing was ever counted there.
-        kinesis: whether events go through the stream of the stack.
-        coalesce: whether events of one counter share an entry.
         on_progress: called with the commits sent, the events recorded and those materialized.
     """
 
@@ -363,11 +341,7 @@ class DemoRun:
     _sending_s: float = 0.0
 
     def report(self) -> Report:
-        """Prepare the stack, count, wait, check.
-
-        Raises:
-            CountledgerError: an event could not be recorded, or a number not be read.
-        """
+        """Prepare the stack, count, wait, check."""
         home, own = self.clients[0], self.stack is not None
         # An entry of coalesced events has no time of theirs.
         has_days = own and not self.coalesce
@@ -447,7 +421,6 @@ class DemoRun:
         }
 
     def _emit(self, commits: Iterable[list[Event]]) -> None:
-        """Send the events of commits; regions take turns."""
         events, regions = chain.from_iterable(commits), len(self.clients)
         with ThreadPoolExecutor(regions) as pool:
             while chunk := list(islice(events, _COALESCED_AT_ONCE if self.coalesce else _AT_ONCE)):

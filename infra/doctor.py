@@ -55,8 +55,6 @@ _OUTPUTS_DENIED: Final = (
 
 
 class CheckResult(StrEnum):
-    """The result of one check."""
-
     OK = "ok"
     DENIED = "denied"
     UNKNOWN = "unknown"
@@ -65,12 +63,10 @@ class CheckResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DoctorCheck:
-    """One check.
+    """One check: its result, and what to do about it where `says` does not say so.
 
-    Attributes:
-        result: ok; denied (these credentials may not do it, which may be as intended); unknown
-            (it could not be seen from here); or a problem.
-        do: what to do about it, where `says` does not say it already.
+    Denied: these credentials may not do it, which may be as intended; unknown: it could not be seen
+    from here.
     """
 
     name: str
@@ -81,11 +77,7 @@ class DoctorCheck:
 
 @dataclass(frozen=True, slots=True)
 class Doctor:
-    """Checks from here to the stack.
-
-    Attributes:
-        counter: for the permission to record: a name that these credentials may record to.
-    """
+    """Checks from here to the stack; `counter`: a name that these credentials may record to."""
 
     connection: Connection
     counter: str
@@ -201,11 +193,6 @@ class Doctor:
 def doctor_of(
     connection: Connection, counter: str = COUNTER_DEFAULT, clock: Clock | None = None
 ) -> Doctor:
-    """The checks of a connection.
-
-    Raises:
-        BadCounterName: it is not the name of a counter.
-    """
     counter = keys.check_counter(counter)
     return Doctor(connection, counter, clock or SystemClock())
 
@@ -231,12 +218,7 @@ def clock_offset(before_ms: int, after_ms: int, date_ms: int) -> tuple[int, int]
 
 
 def judge_clock(offset_ms: tuple[int, int], limit_ms: int) -> DoctorCheck:
-    """Whether this clock is surely beyond the limit.
-
-    Args:
-        offset_ms: how far it is ahead, from and to.
-        limit_ms: by how much two clocks may differ.
-    """
+    """Whether this clock, ahead by so much from and to, is surely beyond the limit."""
     least_ms, most_ms = offset_ms
     limit = show_duration(limit_ms)
     if least_ms <= limit_ms and most_ms >= -limit_ms:

@@ -35,12 +35,7 @@ class TemplateUnsupported(CountledgerError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
-    """What a table needs to exist on a bare engine.
-
-    Attributes:
-        create_table: the arguments of CreateTable, without the name.
-        ttl_attribute: the attribute that UpdateTimeToLive must name, if any.
-    """
+    """What a table needs to exist on a bare engine: the arguments of CreateTable, but its name."""
 
     create_table: dict[str, Any]
     ttl_attribute: str | None
@@ -52,12 +47,9 @@ class MappingSettings:
 
     Attributes:
         window_s: length of the tumbling window; 0: none, and the event carries no shard id.
-        batching_window_s: how long records may be gathered before an invocation.
         retries: how often a failing batch is tried again; -1: for ever.
         record_age_s: age at which a failing record is abandoned; -1: never.
-        bisect: whether a batch is halved when the function fails.
         partial_failures: whether the function's answer may name the records that failed.
-        filter_patterns: JSON patterns; a record passes when one of them matches, or there is none.
     """
 
     batch_size: int = 100
@@ -106,10 +98,7 @@ def parse_template(text: str) -> dict[str, Any]:
 
 @cache
 def load_template() -> dict[str, Any]:
-    """Our template as plain data.
-
-    Do not change what it returns: it is read once per process.
-    """
+    """Our template as plain data, read once per process: do not change it."""
     return parse_template(template_text())
 
 
@@ -121,11 +110,6 @@ def only_tables() -> dict[str, Any]:
 
 
 def resource(logical_id: str) -> dict[str, Any]:
-    """The properties of one resource.
-
-    Raises:
-        TemplateUnsupported: the template has no such resource.
-    """
     try:
         properties: dict[str, Any] = load_template()["Resources"][logical_id]["Properties"]
     except KeyError:
@@ -168,12 +152,7 @@ def mapping_settings(
 ) -> MappingSettings:
     """What plays or checks an event source mapping needs to know of it.
 
-    Args:
-        logical_id: the mapping.
-        parameters: of the stack; without them, and for those that are not in them, the defaults.
-
-    Raises:
-        TemplateUnsupported: no such mapping, or a setting that the pump cannot play.
+    `TemplateUnsupported`: a setting that the pump cannot play.
     """
     properties = {
         name: _number(value, parameters or {}) for name, value in resource(logical_id).items()
