@@ -106,8 +106,8 @@ class Pump:
         """Describe a pump; nothing is read yet.
 
         `on_failure` gets the note of a batch that is abandoned after the last retry; `now_s` closes
-        windows; without `checkpoints` it begins anew. Settings that need what it does not simulate
-        are refused.
+        windows; without `checkpoints` it begins as the settings say. Settings that need what it
+        does not simulate are refused.
         """
         if settings.record_age_s != -1:
             raise TemplateUnsupported("the pump knows no MaximumRecordAgeInSeconds but -1")
