@@ -219,7 +219,7 @@ def test_a_region_that_was_rebuilding_is_found_by_status(stack: LocalStack) -> N
     with patch.dict(os.environ, stack.environment()):
         connection = Connection.open(Settings(stack_name=stack.name))
         store = RegionStateStore(connection)
-    store.write(Phase.REBUILDING, store.read())
+        store.write(Phase.REBUILDING, store.read())
 
     found = Command(stack.environment())("status", "--json", "--region", HOME).json
 
