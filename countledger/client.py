@@ -194,9 +194,9 @@ class CountLedger:
             SetupError: the stack does not exist, or the spool cannot be used.
         """
         from countledger import Buffering
-        from countledger.producers.assembly import buffered_producer
+        from countledger.producers.buffer.producer import BufferedProducer
 
-        return buffered_producer(self.connection, buffering or Buffering(), on_failure)
+        return BufferedProducer(self.connection, buffering or Buffering(), on_failure)
 
     def buffered_async(
         self,
@@ -210,9 +210,9 @@ class CountLedger:
         names of the tables.
         """
         from countledger import Buffering
-        from countledger.producers.buffer.asynchronous import async_producer
+        from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
 
-        return async_producer(self.connection, buffering or Buffering(), on_failure)
+        return AsyncBufferedProducer(self.connection, buffering or Buffering(), on_failure)
 
     def set_value(
         self,
@@ -566,9 +566,9 @@ class CountLedger:
             StackNotFound: the stack was deployed without a stream.
             SetupError: the extra is not installed.
         """
-        from countledger.producers.kinesis import producer_of
+        from countledger.producers.kinesis import KinesisProducer
 
-        return producer_of(self.connection)
+        return KinesisProducer(self.connection)
 
     @made_once
     def expired(self) -> ExpiredEntries:
@@ -578,9 +578,9 @@ class CountLedger:
             StackNotFound: the stack was deployed without a stream.
             SetupError: the extra `kinesis` is not installed.
         """
-        from countledger.producers.ingest.redrive import expired_of
+        from countledger.producers.ingest.redrive import ExpiredEntries
 
-        return expired_of(self.connection, self.namespaces)
+        return ExpiredEntries(self.connection)
 
     @made_once
     def quarantine(self) -> QuarantineService:
@@ -590,9 +590,9 @@ class CountLedger:
 
         def of_kinesis(record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
             # Made for each record: it needs an extra that the others do not.
-            from countledger.producers.ingest.redrive import ingest_redrive
+            from countledger.producers.ingest.redrive import IngestRedrive
 
-            redrive = ingest_redrive(self.connection, self.namespaces)
+            redrive = IngestRedrive(self.connection)
             return redrive(record, even_if_counted=even_if_counted)
 
         return QuarantineService(
@@ -716,9 +716,9 @@ class CountLedger:
 
     @made_once
     def _recorder(self) -> Recorder:
-        from countledger.producers.assembly import recorder_of
+        from countledger.producers.recorder import Recorder
 
-        return recorder_of(self.connection, self.namespaces)
+        return Recorder(self.connection)
 
     @made_once
     def _totals(self) -> TotalsReader:

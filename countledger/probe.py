@@ -33,14 +33,13 @@ from countledger.ledger.foreign_events import described, object_in
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.namespace import Namespaces
-from countledger.producers.assembly import recorder_of
 from countledger.producers.event import Event, Status
+from countledger.producers.recorder import Recorder
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
     from countledger.compaction.report import CompactionReport
-    from countledger.producers.recorder import Recorder
 
 NAMESPACE: Final = "countledger-probe"
 COUNTER: Final = f"{NAMESPACE}:minutes"
@@ -150,7 +149,7 @@ def _parts() -> _ProbeParts:
     namespaces = Namespaces(connection)
     made = Probe(
         namespaces,
-        recorder_of(connection, namespaces),
+        Recorder(connection),
         ExactReader(connection),
         TotalsReader(connection),
         Compactor(connection, Retire.DELETE),

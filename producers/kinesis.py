@@ -29,7 +29,6 @@ from dataclasses import dataclass, field
 from hashlib import md5
 from itertools import islice
 from json.encoder import encode_basestring
-from random import Random
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
@@ -46,7 +45,7 @@ from countledger.ledger.attempts import (
     attempt,
     run,
 )
-from countledger.ledger.clock import Backoff, Clock, SystemClock, to_datetime
+from countledger.ledger.clock import Backoff, to_datetime
 from countledger.ledger.departure import guarded
 from countledger.ledger.entry import Entry, describe_entry
 from countledger.ledger.errors import (
@@ -67,7 +66,7 @@ from countledger.producers.event import complete, gathered, make_entry, unacknow
 from countledger.producers.payload import EventPayload, first_problem, load_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from google.protobuf.message import Message as ProtobufMessage
     from mypy_boto3_kinesis import KinesisClient
@@ -498,20 +497,22 @@ class KinesisSender:
     Attributes:
         client: a Kinesis client whose SDK does not retry.
         stream: the stream's ARN or name.
-        clock: waits between the attempts.
-        random: the source of the jitter.
         backoff: the number of attempts, and the pauses between them.
         retry_period_ms: how long after its first attempt a record is sent again. The time of a bare
             key is the arrival of its record: after a long pause of this process, the second record
             would be another entry, at a time when the first may be merged already.
     """
 
-    client: KinesisClient
-    stream: str
-    clock: Clock = field(default_factory=SystemClock)
-    random: Random = field(default_factory=Random)
+    connection: Connection
     backoff: Backoff = field(default_factory=Backoff)
     retry_period_ms: int = HORIZON_MIN_MS // 2
+    client: KinesisClient = field(init=False, repr=False, compare=False)
+    stream: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Find the stream."""
+        object.__setattr__(self, "stream", self.connection.setting("ingest_stream_arn"))
+        object.__setattr__(self, "client", self.connection.kinesis())
 
     def send_batch(self, entries: Sequence[Entry]) -> list[KinesisOutcome]:
         """Send entries; one call for up to 5 MB of them, and one for each retry.
@@ -529,13 +530,14 @@ class KinesisSender:
 
     def _put(self, records: Sequence[Aggregate]) -> list[_Answer]:
         """The sequence number of each record, or its error."""
-        until_ms = self.clock.now_ms() + self.retry_period_ms
+        to = self.connection
+        until_ms = to.clock.now_ms() + self.retry_period_ms
         steps = attempt(
             RecordsProgress(tuple(range(len(records)))),
             lambda progress: Send([records[number] for number in progress.pending]),
             self._interpret,
             lambda exhausted: exhausted.state,
-            Attempts(self.clock, self.random, self.backoff, until_ms),
+            Attempts(to.clock, to.random, self.backoff, until_ms),
         )
         progress = run(steps, self._perform)
         answers = dict(progress.answers)
@@ -569,7 +571,7 @@ class KinesisSender:
 
     def _perform(self, step: Step) -> Answer:
         if isinstance(step, Pause):
-            return self.clock.sleep_ms(step.wait_ms)
+            return self.connection.clock.sleep_ms(step.wait_ms)
         what = f"PutRecords on {self.stream}"
         place: Any = {"StreamARN" if self.stream.startswith("arn:") else "StreamName": self.stream}
         records: Sequence[Aggregate] = step.operation
@@ -632,16 +634,23 @@ class KinesisProducer:
     Safe to share between threads.
 
     Attributes:
+        backoff: how often entries are sent, and how long between.
+        retry_period_ms: how long after its first attempt an entry is sent again.
         sender: sends entries into the stream.
-        region: the region of this process.
-        clock: gives the creation time of an entry.
-        new_id: creates an id for a time in milliseconds.
+
+    Raises:
+        StackNotFound: the stack has no stream; deploy it with the parameter IngestStream.
     """
 
-    sender: KinesisSender
-    region: str
-    clock: Clock = field(default_factory=SystemClock)
-    new_id: Callable[[int], str] = new_id
+    connection: Connection
+    backoff: Backoff = field(default_factory=Backoff)
+    retry_period_ms: int = HORIZON_MIN_MS // 2
+    sender: KinesisSender = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Find the stream."""
+        sender = KinesisSender(self.connection, self.backoff, self.retry_period_ms)
+        object.__setattr__(self, "sender", sender)
 
     def send_many(self, events: Iterable[Event]) -> list[KinesisOutcome]:
         """Send events, some thousands in a call; they use no write units until they are ingested.
@@ -682,12 +691,13 @@ class KinesisProducer:
             SetupError: the stream does not exist, permission is missing, or the service cannot be
                 reached; raised after the outcomes of all events that may have been sent.
         """
-        feed = iter(events)
+        feed, to = iter(events), self.connection
+        origin, new_id = to.region, to.ids.new_id
         while chunk := gathered(islice(feed, _CHUNK)):
-            now_ms = self.clock.now_ms()
+            now_ms = to.clock.now_ms()
             outcomes = self.sender.send_batch(
                 [
-                    bound(make_entry(event, now_ms=now_ms, origin=self.region, new_id=self.new_id))
+                    bound(make_entry(event, now_ms=now_ms, origin=origin, new_id=new_id))
                     for event in chunk
                 ]
             )
@@ -710,14 +720,3 @@ class KinesisProducer:
         if isinstance(outcome, CountledgerError):
             raise outcome
         return outcome
-
-
-def producer_of(connection: Connection) -> KinesisProducer:
-    """A producer on the stack's stream.
-
-    Raises:
-        StackNotFound: the stack has no stream; deploy it with the parameter IngestStream.
-    """
-    clock, stream = connection.clock, connection.setting("ingest_stream_arn")
-    sender = KinesisSender(connection.kinesis(), stream, clock, connection.random)
-    return KinesisProducer(sender, connection.region, clock, connection.ids.new_id)

@@ -7,11 +7,11 @@ too late must not send an entry that a compaction may have merged and deleted in
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from operator import attrgetter
-from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from operator import attrgetter, eq
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, overload
 
 from countledger.ledger.attempts import (
     PASSING,
@@ -27,7 +27,7 @@ from countledger.ledger.attempts import (
     otherwise,
     run,
 )
-from countledger.ledger.clock import Backoff, Clock, SystemClock
+from countledger.ledger.clock import Backoff
 from countledger.ledger.entry import PutBatch, check_age, counters_of, encode_entry, times_ms_of
 from countledger.ledger.errors import (
     BadInput,
@@ -37,10 +37,11 @@ from countledger.ledger.errors import (
     KeyExpired,
     RequestRejected,
     Throttled,
+    Unacknowledged,
+    WrongKind,
 )
-from countledger.ledger.keys import entry_key, head_key
-from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
-from countledger.ledger.namespace import Kind
+from countledger.ledger.keys import entry_key, head_key, namespace_of
+from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Absent, Get, Put
 from countledger.ledger.suspension import Interrupted, note_entries
 from countledger.producers.event import (
@@ -50,17 +51,171 @@ from countledger.producers.event import (
     receipt_of,
     unacknowledged,
 )
-from countledger.producers.recorder import BatchProgress, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from countledger.ledger.attempts import Exhausted, Reply, Steps, Verdict
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.entry import Entry
-    from countledger.ledger.namespace import Namespace, Namespaces
+    from countledger.ledger.namespace import Namespace
+
+# Batches of entries: their namespaces, the state while one is sent, and the outcomes of many.
+
+
+Outcome: TypeAlias = Receipt | CountledgerError
+
+_MAY_BE_IN: Final = (Receipt, Unacknowledged)
+
+
+class BatchProgress(NamedTuple):
+    """The state of a batch.
+
+    Attributes:
+        pending: the numbers of those that are to be sent.
+        namespaces: of their counters, by counter: an entry's place and age are a matter of it.
+        others: by number, the outcomes of those that are neither recorded nor pending.
+    """
+
+    entries: Sequence[Entry]
+    pending: Sequence[int]
+    namespaces: Mapping[str, Namespace]
+    others: Mapping[int, Outcome]
+
+    @property
+    def to_send(self) -> Sequence[Entry]:
+        """The entries that are to be sent."""
+        if len(self.pending) == len(self.entries):
+            return self.entries
+        return [self.entries[n] for n in self.pending]
+
+    def without(self, outcomes: Mapping[int, Outcome]) -> BatchProgress:
+        """The same with these outcomes, whose entries are not pending any more."""
+        left = [n for n in self.pending if n not in outcomes]
+        return self._replace(pending=left, others={**self.others, **outcomes})
+
+
+class OutcomeList(Sequence[Outcome]):
+    """The outcomes of events, in their order.
+
+    The receipt of an entry is made when it is read. So a million outcomes are little more than a
+    million ids, and the garbage collector does not go through them again and again.
+    """
+
+    __slots__ = ("_counters", "_ids", "_others")
+
+    def __init__(
+        self,
+        counters: Iterable[str] = (),
+        ids: Iterable[str] = (),
+        others: Mapping[int, Outcome] | None = None,
+    ) -> None:
+        """The outcomes of some events.
+
+        Args:
+            counters: of each event.
+            ids: of the entry of each; any text for an event that has none.
+            others: by the number of the event, each outcome that is no receipt of its recording.
+        """
+        self._counters = [*counters]
+        self._ids = [*ids]
+        self._others = dict(others or {})
+
+    def __len__(self) -> int:
+        """How many events."""
+        return len(self._ids)
+
+    @overload
+    def __getitem__(self, number: int) -> Outcome: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[Outcome]: ...
+
+    def __getitem__(self, number: int | slice) -> Outcome | list[Outcome]:
+        """One outcome, or a list of some."""
+        if isinstance(number, slice):
+            return [self[n] for n in range(len(self))[number]]
+        place = range(len(self))[number]
+        return self._others.get(place) or receipt_of(self._counters[place], self._ids[place])
+
+    def __iter__(self) -> Iterator[Outcome]:
+        """Each outcome."""
+        if self._others:
+            return map(self.__getitem__, range(len(self)))
+        return map(receipt_of, self._counters, self._ids)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether another sequence has the same outcomes."""
+        if not isinstance(other, Sequence) or isinstance(other, str | bytes):
+            return NotImplemented
+        return len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list
+
+    def __repr__(self) -> str:
+        """As a list's."""
+        return repr([*self])
+
+    @property
+    def any_may_be_in(self) -> bool:
+        """Whether the entry of one of them is, or may be, in the ledger."""
+        others = self._others
+        return len(others) < len(self) or any(isinstance(o, _MAY_BE_IN) for o in others.values())
+
+    def extend(self, more: OutcomeList) -> None:
+        """Add the outcomes of later events."""
+        before = len(self)
+        self._counters += more._counters
+        self._ids += more._ids
+        self._others.update((before + n, one) for n, one in more._others.items())
+
+    def fail(self, count: int, error: CountledgerError) -> None:
+        """Add an error as the outcome of so many later events."""
+        self.extend(OutcomeList([""] * count, [""] * count, dict.fromkeys(range(count), error)))
+
+
+def ledgers_of(
+    counters: Sequence[str],
+    namespaces: Namespaces,
+    refusing: tuple[type[CountledgerError], ...],
+) -> tuple[dict[str, Namespace], dict[int, Outcome]]:
+    """The namespaces of counters, each looked up once.
+
+    Where that fails, it fails for every counter of the namespace: a service that does not answer
+    would be waited for as often as there are events.
+
+    Args:
+        counters: any number, also several times the same.
+        namespaces: of the stack.
+        refusing: the errors that concern one counter; any other is raised.
+
+    Returns:
+        The namespaces by counter; and the error of each counter that has none, by its number.
+    """
+    found: dict[str, Namespace] = {}
+    refused: dict[str, CountledgerError] = {}
+    known: dict[str, Namespace] = {}
+    failed: dict[str, CountledgerError] = {}
+    for counter in dict.fromkeys(counters):
+        name = namespace_of(counter)
+        if name in failed:
+            refused[counter] = failed[name]
+            continue
+        try:
+            if name not in known:
+                known[name] = namespaces.for_use(counter, Kind.LEDGER)
+            found[counter] = known[name]
+        except refusing as error:
+            refused[counter] = error
+            # A wrong kind is known without a request, and its text names the counter.
+            if not isinstance(error, WrongKind):
+                failed[name] = error
+    if not refused:
+        return found, {}
+    return found, {n: refused[one] for n, one in enumerate(counters) if one in refused}
+
 
 _HORIZON_MS: Final = attrgetter("horizon_ms")
 _SPREAD: Final = attrgetter("spread")
@@ -71,24 +226,31 @@ class Sender:
     """Sends entries to the ledger.
 
     Attributes:
+        connection: to the stack.
         backoff: how often an entry is sent, and how long between.
-        clock_skew_ms: how far ahead of this clock an entry may be dated.
+        limited: whether the limits of a call hold as well; if not, its client is its own.
         perform: carries out the steps in a thread.
+
+    Raises:
+        StackNotFound: the stack does not exist here, and no setting names its table.
     """
 
-    dynamo: DynamoClient
-    table: str
-    namespaces: Namespaces
-    clock: Clock = field(default_factory=SystemClock)
-    random: Random = field(default_factory=Random)
+    connection: Connection
     backoff: Backoff = field(default_factory=Backoff)
-    clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
+    limited: bool = True
+    dynamo: DynamoClient = field(init=False, repr=False, compare=False)
+    table: str = field(init=False, repr=False, compare=False)
+    namespaces: Namespaces = field(init=False, repr=False, compare=False)
     perform: DynamoPerformer = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Make the performer once."""
-        perform = DynamoPerformer(self.dynamo, self.dynamo, self.clock)
-        object.__setattr__(self, "perform", perform)
+        """Find once what every entry needs."""
+        to, found = self.connection, partial(object.__setattr__, self)
+        dynamo = to.unretried if self.limited else replace(to.dynamo("none"), limits=None)
+        found("dynamo", dynamo)
+        found("table", to.ledger)
+        found("namespaces", Namespaces(to))
+        found("perform", DynamoPerformer(dynamo, dynamo, to.clock))
 
     def send(self, entry: Entry) -> Receipt:
         """Send one entry by conditional put: one write unit for each KB, one round trip.
@@ -138,7 +300,7 @@ class Sender:
         check = partial(self._check_age, entry)
         namespace = self.namespaces.for_use(entry.counter, Kind.LEDGER, check)
         write = Put(self.table, encode_entry(entry, namespace.spread), Absent("entry"))
-        attempts = Attempts(self.clock, self.random, self.backoff, maybe_applied=maybe_applied)
+        attempts = self._attempts(maybe_applied=maybe_applied)
         check = partial(self._check_age, entry, namespace)
         try:
             return (yield from self._putting(entry, namespace, Send(write, check), attempts))
@@ -193,8 +355,7 @@ class Sender:
             raise exhausted.error
 
         def read(key: Key) -> Steps[Item | None]:
-            attempts = Attempts(self.clock, self.random, self.backoff)
-            return ask(Get(self.table, key), attempts, give_up)
+            return ask(Get(self.table, key), self._attempts(), give_up)
 
         try:
             found = yield from read(key)
@@ -223,7 +384,7 @@ class Sender:
             throttle, no answer          again
             anything else                the outcome of each entry that is pending
         """
-        attempts = Attempts(self.clock, self.random, self.backoff)
+        attempts = self._attempts()
         progress = BatchProgress(entries, range(len(entries)), namespaces, {})
         progress = yield from attempt(
             progress, self._batch_request, self._interpret_batch, _give_up_batch, attempts
@@ -247,11 +408,11 @@ class Sender:
         namespaces = [*map(progress.namespaces.__getitem__, counters_of(entries))]
         # All of them may leave within one period: when they leave, one comparison.
         times_ms = times_ms_of(entries)
-        from_ms = max(times_ms) - self.clock_skew_ms
+        clock, from_ms = self.connection.clock, max(times_ms) - self.connection.clock_skew_ms
         to_ms = min(times_ms) + min(map(_HORIZON_MS, namespaces))
 
         def check_ages() -> None:
-            if not from_ms <= self.clock.now_ms() <= to_ms:
+            if not from_ms <= clock.now_ms() <= to_ms:
                 for entry, namespace in zip(entries, namespaces, strict=True):
                     self._check_age(entry, namespace)
 
@@ -304,30 +465,22 @@ class Sender:
         Raises:
             Unacknowledged: it may be deleted.
         """
-        at_ms = found.get("at")
-        age_ms = self.clock.now_ms() + self.clock_skew_ms - (at_ms if type(at_ms) is int else 0)
+        at_ms, to = found.get("at"), self.connection
+        age_ms = to.clock.now_ms() + to.clock_skew_ms - (at_ms if type(at_ms) is int else 0)
         if age_ms > namespace.horizon_ms:
             raise unacknowledged(entry, "an entry under its key is older than the horizon")
 
     def _check_age(self, entry: Entry, namespace: Namespace) -> None:
         check_age(
             entry,
-            now_ms=self.clock.now_ms(),
+            now_ms=self.connection.clock.now_ms(),
             horizon_ms=namespace.horizon_ms,
-            clock_skew_ms=self.clock_skew_ms,
+            clock_skew_ms=self.connection.clock_skew_ms,
         )
 
-
-def sender_of(connection: Connection, namespaces: Namespaces) -> Sender:
-    """The sender of a stack's ledger."""
-    return Sender(
-        connection.dynamo("none"),
-        connection.setting("ledger_table"),
-        namespaces,
-        connection.clock,
-        connection.random,
-        clock_skew_ms=connection.settings.clock_skew_ms,
-    )
+    def _attempts(self, *, maybe_applied: bool = False) -> Attempts:
+        to = self.connection
+        return Attempts(to.clock, to.random, self.backoff, maybe_applied=maybe_applied)
 
 
 def _give_up_batch(exhausted: Exhausted[BatchProgress]) -> BatchProgress:

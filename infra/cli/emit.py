@@ -44,8 +44,8 @@ from countledger.infra.portability.sending import (
 )
 from countledger.ledger.errors import BadNote, BadSetting, SetupError, TotalBehind
 from countledger.ledger.values import parse_delta_text, parse_time
-from countledger.producers.assembly import recorder_of
 from countledger.producers.payload import MAX_BYTES, keyed, parse_event_line
+from countledger.producers.recorder import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -322,11 +322,11 @@ def emit_file(
         client = options.client()
         ledger = f"{client.connection.setting('ledger_table')} in {client.connection.region}"
         purpose = f"an emit to {ledger}, {form}{', coalesced' if coalesce else ''}"
-        recorder = recorder_of(client.connection, client.namespaces)
+        recorder = Recorder(client.connection)
         store = stack.enter_context(file.kept_place())
         size = COALESCED_CHUNK_LINES if coalesce else CHUNK_LINES
         send = ChunkEmitter(recorder, parse, coalesce)
-        sender = FileSender(store, purpose, send, recorder.clock, size)
+        sender = FileSender(store, purpose, send, client.connection.clock, size)
         begun = sender.begin()
         if begun.last and not file.resume:
             raise BadSetting(

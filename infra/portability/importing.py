@@ -77,7 +77,7 @@ from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Absent, Assign, Compare, Put, Update
 from countledger.ledger.texts import check_text
 from countledger.ledger.tombstones import put_if_vacant, tombstone
-from countledger.producers.assembly import recorder_of
+from countledger.producers.recorder import Recorder
 from countledger.producers.sequences.sequence import check_number
 
 if TYPE_CHECKING:
@@ -88,7 +88,6 @@ if TYPE_CHECKING:
     from countledger.infra.portability.lines import Line
     from countledger.infra.portability.sending import Failure, FilePlace, NumberedLine
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.producers.recorder import Recorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +202,7 @@ class Importer:
             if digest is not None and found.get("digest") != digest:
                 refusal = _other_file if "digest" in found else _of_a_given_name
                 raise refusal(name, to_datetime(at_ms)) from None
-        recorder = recorder_of(client.connection, client.namespaces)
+        recorder = Recorder(client.connection)
         return cls(client, name, to_datetime(at_ms), recorder)
 
     def outcomes(self, lines: Iterable[ExportLine]) -> Iterator[Outcome]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from threading import Lock
@@ -28,11 +28,10 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from countledger.ledger.asynchronous.calls import OpenClients, loop_connection, suspended
-from countledger.ledger.namespace import Namespaces
 from countledger.ledger.processes import abandon, abandon_in_forks, before_snapshot, this_process
 from countledger.ledger.suspension import CallNotes
-from countledger.producers.assembly import delivery_of
 from countledger.producers.buffer.sending import (
+    BatchDelivery,
     BufferState,
     EntryMaker,
     ledger_name,
@@ -52,8 +51,7 @@ from countledger.producers.buffer.spool import Spool
 from countledger.producers.event import Event, gathered
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
     from typing import Self
@@ -63,10 +61,10 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
     from countledger.ledger.ids import IdempotencyKey, RangeKey
     from countledger.producers.buffer.queue import EntryBatch
-    from countledger.producers.buffer.sending import BatchDelivery, Delivered
+    from countledger.producers.buffer.sending import Delivered
     from countledger.producers.buffer.settings import Buffering, BufferStatistics, Failure, Wait
     from countledger.producers.event import Receipt
-    from countledger.producers.recorder import Outcome
+    from countledger.producers.sender import Outcome
 
 
 class AsyncBuffer:
@@ -352,26 +350,24 @@ class AsyncBufferedProducer:
 
     def __init__(
         self,
+        connection: Connection,
         buffering: Buffering,
-        open_delivery: Callable[[], AbstractAsyncContextManager[BatchDelivery]],
-        maker: EntryMaker,
-        *,
-        open_spool: Callable[[], Spool | None],
         on_failure: Callable[[Failure], object] | None = None,
     ) -> None:
         """Create a closed producer; `async with` opens it.
 
         Args:
+            connection: to the stack, whose tables are found here and now.
             buffering: the settings.
-            open_delivery: opens what sends entries to the ledger.
-            maker: creates entries.
-            open_spool: opens the spool; returns None without one.
             on_failure: called with each failure, in the event loop; it must not block.
+
+        Raises:
+            StackNotFound: the stack does not exist.
         """
+        settings = replace(connection.settings, ledger_table=connection.ledger)
+        self.connection = replace(connection, settings=settings)
         self.buffering = buffering
-        self._open_delivery = open_delivery
-        self._open_spool = open_spool
-        self._maker = maker
+        self._maker = EntryMaker(connection)
         self._on_failure = on_failure
         self._reset()
 
@@ -399,7 +395,11 @@ class AsyncBufferedProducer:
             self._reset()
         buffer, state = self._buffer, self._buffer.state
         async with AsyncExitStack() as stack:
-            buffer.delivery = await stack.enter_async_context(self._open_delivery())
+            opened = OpenClients()
+            opened.open()
+            stack.push_async_callback(opened.aclose)
+            own = loop_connection(self.connection, opened)
+            buffer.delivery = BatchDelivery(own, self.buffering.attempts)
             state.spool = self._open_spool()
             if state.spool is not None:
                 stack.callback(state.spool.close)
@@ -520,6 +520,10 @@ class AsyncBufferedProducer:
         """The statistics so far."""
         return self._buffer.state.statistics()
 
+    def _open_spool(self) -> Spool | None:
+        path, ledger = self.buffering.spool, ledger_name(self.connection)
+        return None if path is None else Spool.open(path, ledger=ledger, fsync=self.buffering.fsync)
+
     async def _take(self, events: Sequence[Event]) -> list[AsyncPendingEntry]:
         if not events:
             return []
@@ -533,36 +537,3 @@ def _flush_all() -> None:
 
 _OPEN: Final[WeakSet[AsyncBufferedProducer]] = WeakSet()
 before_snapshot(_flush_all)
-
-
-def async_producer(
-    connection: Connection,
-    buffering: Buffering,
-    on_failure: Callable[[Failure], object] | None,
-) -> AsyncBufferedProducer:
-    """A buffered producer of a stack for an event loop; the tables are found here and now."""
-    settings = replace(connection.settings, ledger_table=connection.ledger)
-
-    @asynccontextmanager
-    async def open_delivery() -> AsyncIterator[BatchDelivery]:
-        opened = OpenClients()
-        opened.open()
-        try:
-            own = loop_connection(replace(connection, settings=settings), opened)
-            yield delivery_of(own, buffering, Namespaces(own))
-        finally:
-            await opened.aclose()
-
-    def open_spool() -> Spool | None:
-        if buffering.spool is None:
-            return None
-        name = ledger_name(connection)
-        return Spool.open(buffering.spool, ledger=name, fsync=buffering.fsync)
-
-    return AsyncBufferedProducer(
-        buffering,
-        open_delivery,
-        EntryMaker(connection.region, connection.clock, connection.ids.new_ids),
-        open_spool=open_spool,
-        on_failure=on_failure,
-    )

@@ -26,7 +26,14 @@ from countledger.ledger.errors import BadInput, CountledgerError
 from countledger.ledger.keys import check_counter
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.processes import abandon, before_snapshot, lock_open_in_forks, this_process
-from countledger.producers.buffer.sending import BufferState, ticks_ms, undeliverable
+from countledger.producers.buffer.sending import (
+    BatchDelivery,
+    BufferState,
+    EntryMaker,
+    ledger_name,
+    ticks_ms,
+    undeliverable,
+)
 from countledger.producers.buffer.settings import (
     NOT_PICKLED,
     Failure,
@@ -44,17 +51,18 @@ if TYPE_CHECKING:
     from typing import Protocol, Self
 
     from countledger.ledger.amount import Amount
+    from countledger.ledger.connection import Connection
     from countledger.ledger.entry import Entry
     from countledger.ledger.ids import IdempotencyKey, RangeKey
     from countledger.producers.buffer.queue import EntryBatch
-    from countledger.producers.buffer.sending import BatchDelivery, Delivered, EntryMaker
+    from countledger.producers.buffer.sending import Delivered
     from countledger.producers.buffer.settings import (
         Buffering,
         BufferStatistics,
         PendingEntry,
         Wait,
     )
-    from countledger.producers.recorder import Outcome
+    from countledger.producers.sender import Outcome
 
 
 # Buffered producers at the end of their process or invocation, in a fork, before a snapshot.
@@ -463,31 +471,26 @@ class BufferedProducer:
 
     def __init__(
         self,
+        connection: Connection,
         buffering: Buffering,
-        make_delivery: Callable[[], BatchDelivery],
-        maker: EntryMaker,
-        *,
-        ledger: str,
         on_failure: Callable[[Failure], object] | None = None,
     ) -> None:
         """Open the spool, if one is named, and start to send the entries in it.
 
         Args:
+            connection: to the stack.
             buffering: the settings.
-            make_delivery: creates what sends the batches; called once in each process.
-            maker: creates entries.
-            ledger: the name of the ledger, for the spool.
             on_failure: called with each failure, on a thread of this producer or by `close`. It
                 must not wait for the producer; it may call `resend`.
 
         Raises:
-            SpoolRefused: the spool cannot be used.
+            SetupError: the stack does not exist, or the spool cannot be used.
         """
-        self.buffering = buffering
-        self._make_delivery = make_delivery
-        self._maker = maker
+        self.connection, self.buffering = connection, buffering
+        self._maker = EntryMaker(connection)
         self._on_failure = on_failure
         self._spool: Spool | None = None
+        ledger = ledger_name(connection)
         if buffering.spool is not None:
             self._spool = Spool.open(buffering.spool, ledger=ledger, fsync=buffering.fsync)
         self._closed = False
@@ -699,6 +702,10 @@ class BufferedProducer:
         spool, is_closed = self._spool, self._closed
         state = BufferState(self.buffering, self._maker, spool, outcomes, closed=is_closed)
         self._mine = this_process(), ThreadedBuffer(state, lock, self._make_delivery)
+
+    def _make_delivery(self) -> BatchDelivery:
+        """What sends the batches of this process."""
+        return BatchDelivery(self.connection, self.buffering.attempts)
 
     def _take(self, events: Sequence[Event]) -> list[PendingEntry]:
         own = self._here()

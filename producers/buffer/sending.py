@@ -7,16 +7,15 @@ It decides and never waits. Its callers wait, in threads (`producer`) or in an e
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger.attempts import Pause, run
-from countledger.ledger.clock import Backoff, Clock, SystemClock
+from countledger.ledger.clock import Backoff
 from countledger.ledger.entry import EntryColumns, counters_of
 from countledger.ledger.errors import CountledgerError, IdempotencyKeyReused, KeyExpired, WrongKind
-from countledger.ledger.ids import new_ids
 from countledger.ledger.limits import SECOND_MS
 from countledger.producers.buffer.queue import SendQueue
 from countledger.producers.buffer.settings import (
@@ -35,7 +34,7 @@ from countledger.producers.event import (
     unacknowledged,
     values_of,
 )
-from countledger.producers.recorder import ledgers_of
+from countledger.producers.sender import Sender, ledgers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,8 +46,7 @@ if TYPE_CHECKING:
     from countledger.producers.buffer.queue import EntryBatch
     from countledger.producers.buffer.settings import Buffering, Outcomes, PendingEntry
     from countledger.producers.buffer.spool import Spool
-    from countledger.producers.recorder import Outcome
-    from countledger.producers.sender import Sender
+    from countledger.producers.sender import Outcome
 
 
 # Creates the entries of a batch, keeps them in the spool, and sends them.
@@ -77,17 +75,21 @@ class EntryMaker:
 
     Attributes:
         region: the region of this process, which is the origin of every entry.
-        new_ids: creates so many ids for a time in milliseconds.
     """
 
-    region: str
-    clock: Clock = field(default_factory=SystemClock)
-    new_ids: Callable[[int, int], list[str]] = new_ids
+    connection: Connection
+    region: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Find once what every entry needs."""
+        object.__setattr__(self, "region", self.connection.region)
 
     def of_event(self, event: Event) -> Entry:
         """The entry of one event."""
-        now_ms, made = self.clock.now_ms(), values_of([event])
-        (entry,) = make_entries(made, now_ms=now_ms, origin=self.region, new_ids=self.new_ids)
+        now_ms, new_ids = self.connection.clock.now_ms(), self.connection.ids.new_ids
+        (entry,) = make_entries(
+            values_of([event]), now_ms=now_ms, origin=self.region, new_ids=new_ids
+        )
         return entry
 
     def make(self, pendings: Sequence[PendingEntry]) -> Sequence[Entry]:
@@ -95,12 +97,10 @@ class EntryMaker:
 
         A sum may be 0: its entry is written too, because it has the number of events.
         """
-        now_ms = self.clock.now_ms()
+        now_ms, new_ids = self.connection.clock.now_ms(), self.connection.ids.new_ids
         drafts = [one for one in pendings if one.entries is None]
         times_ms = [now_ms if one.at_ms is None else one.at_ms for one in drafts]
-        ids = [
-            one for at_ms, same in groupby(times_ms) for one in self.new_ids(at_ms, len([*same]))
-        ]
+        ids = [one for at_ms, same in groupby(times_ms) for one in new_ids(at_ms, len([*same]))]
         made = EntryColumns(
             [one.counter for one in drafts],
             ids,
@@ -176,19 +176,20 @@ class PauseCounter:
 
 @dataclass(frozen=True, slots=True)
 class BatchDelivery:
-    """Delivers batches from a thread.
+    """Delivers batches, by a client of its own.
 
     Attributes:
-        attempts: the attempts for an entry, before it is handed back.
+        attempts: the attempts for an entry, before it is handed back; no other limit holds.
     """
 
-    sender: Sender
+    connection: Connection
     attempts: int
+    sender: Sender = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Give the sender this number of attempts."""
-        patient = replace(self.sender, backoff=Backoff(self.attempts))
-        object.__setattr__(self, "sender", patient)
+        sender = Sender(self.connection, Backoff(self.attempts), limited=False)
+        object.__setattr__(self, "sender", sender)
 
     def deliver(self, batch: EntryBatch, spool: Spool | None) -> Delivered:
         """Send a batch. It raises nothing."""
@@ -281,7 +282,7 @@ def _update_spool(
 
 def ledger_name(connection: Connection) -> str:
     """The name of the ledger that a spool belongs to."""
-    return f"table {connection.setting('ledger_table')} in {connection.region}"
+    return f"table {connection.ledger} in {connection.region}"
 
 
 _CLOSED: Final = "the producer was closed before"
@@ -351,7 +352,9 @@ class BufferState:
         """
         if self.buffering.coalesce:
             return self.outcomes.kind(self.outcomes, counter, delta)
-        pending = self.outcomes.kind(self.outcomes, counter, delta, None, self.maker.clock.now_ms())
+        pending = self.outcomes.kind(
+            self.outcomes, counter, delta, None, self.maker.connection.clock.now_ms()
+        )
         if self.spool is not None:
             self.maker.make((pending,))
         return pending

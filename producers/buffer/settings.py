@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from countledger.ledger.entry import Entry
-    from countledger.producers.recorder import Outcome
+    from countledger.producers.sender import Outcome
 
 
 # The settings of a buffered producer, its statistics, and how long it waits.

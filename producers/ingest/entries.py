@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import optional
-from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
     BadInput,
     BadPayload,
@@ -51,16 +50,15 @@ from countledger.ledger.quarantine import CONTENT_MAX_BYTES
 from countledger.ledger.suspension import WorkerThreads
 from countledger.producers.event import Receipt, Status
 from countledger.producers.kinesis import BrokenAggregate, bundle, bundles_of, decode, unpack_record
-from countledger.producers.recorder import ledgers_of
+from countledger.producers.sender import Sender, ledgers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from countledger.ledger.connection import Connection
     from countledger.ledger.departure import Deadline
-    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.entry import Entry
     from countledger.ledger.namespace import Namespace
-    from countledger.producers.sender import Sender
 
 
 # The result of writing an entry: it is in the ledger, or why not.
@@ -246,7 +244,12 @@ class EntryWriter:
         sender: writes entries to the ledger, and checks the horizon before every attempt.
     """
 
-    sender: Sender
+    connection: Connection
+    sender: Sender = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """One sender for all batches."""
+        object.__setattr__(self, "sender", Sender(self.connection))
 
     def write(
         self, entries: Sequence[Entry], deadline: Deadline | None = None
@@ -424,15 +427,9 @@ def _index_of(one: DecodedEntry | RejectedEvent) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RecordProgress:
-    """How far the ingest has come within long records.
+    """How far the ingest has come within long records."""
 
-    Attributes:
-        dynamo: a DynamoDB client; the SDK may retry.
-    """
-
-    dynamo: DynamoClient
-    table: str
-    clock: Clock = field(default_factory=SystemClock)
+    connection: Connection
 
     def done(self, stream: str, shard: str, content: RecordContent) -> int:
         """How many messages of a record are done: one read unit; 0 for a record of other content.
@@ -441,7 +438,8 @@ class RecordProgress:
             CountledgerError: the item cannot be read.
         """
         key = keys.ingest_key(stream, shard, content.place.sequence)
-        item = self.dynamo.get(self.table, key, consistent=True) or {}
+        to = self.connection
+        item = to.retrying.get(to.counters, key, consistent=True) or {}
         if optional(item, "messages", int) != content.messages:
             return 0  # another release took its lines for other messages
         return optional(item, "through", int) or 0
@@ -452,11 +450,12 @@ class RecordProgress:
         Raises:
             CountledgerError: it is not stored.
         """
-        expires_at = (self.clock.now_ms() + INGEST_PROGRESS_LIFE_MS) // SECOND_MS
+        to = self.connection
+        expires_at = (to.clock.now_ms() + INGEST_PROGRESS_LIFE_MS) // SECOND_MS
         item = {
             **keys.ingest_key(stream, shard, part.sequence),
             "messages": part.messages,
             "through": part.through,
             "expires_at": expires_at,
         }
-        self.dynamo.put(Put(self.table, item))
+        to.retrying.put(Put(to.counters, item))

@@ -16,16 +16,14 @@ from countledger.ledger.errors import BadPayload
 from countledger.ledger.foreign_events import answer_to_foreign, described, records_in
 from countledger.ledger.limits import INGEST_MARGIN_MS, INGEST_TIME_MS
 from countledger.ledger.message_queue import MessageQueue
-from countledger.ledger.namespace import Namespaces
 from countledger.ledger.quarantine import ForeignEvents, QuarantineSource, QuarantineStore
-from countledger.producers.ingest.entries import EntryWriter, RecordProgress, RejectionKind
+from countledger.producers.ingest.entries import RejectionKind
 from countledger.producers.ingest.ingest import (
     Ingest,
     IngestOutcome,
     IngestQuarantine,
     IngestQueues,
 )
-from countledger.producers.sender import sender_of
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -46,7 +44,6 @@ class _IngestParts:
 def _parts() -> _IngestParts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
-    sender = sender_of(connection, Namespaces(connection))
     queues = IngestQueues(
         *(
             MessageQueue(
@@ -55,13 +52,10 @@ def _parts() -> _IngestParts:
             for setting in ("ingest_quarantine_queue_url", "ingest_expired_queue_url")
         )
     )
-    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
     store = QuarantineStore(connection)
     quarantine = IngestQuarantine(store, queues)
     foreign = ForeignEvents(store, queues.rejected, QuarantineSource.KINESIS)
-    progress = RecordProgress(dynamo, table)
-    ingest = Ingest(EntryWriter(sender), quarantine, connection.region, progress)
-    return _IngestParts(ingest, foreign, Logger(), Metrics())
+    return _IngestParts(Ingest(connection, quarantine), foreign, Logger(), Metrics())
 
 
 def ingest(event: object, context: LambdaContext) -> dict[str, Any]:

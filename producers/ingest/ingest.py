@@ -42,18 +42,14 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from countledger.ledger.attributes import require_amount
-from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import CountledgerError, KeyExpired
 from countledger.ledger.exact import Head, decode_head
 from countledger.ledger.ids import BARE_KEY_PREFIX, id_of_key
 from countledger.ledger.keys import entry_key, head_key, is_counter, quarantine_place
 from countledger.ledger.limits import (
-    CLOCK_SKEW_DEFAULT_MS,
     INGEST_PIECE,
     MESSAGE_MAX_BYTES,
     REASON_MAX_CHARACTERS,
-    REPLICATION_BOUND_DEFAULT_MS,
-    SIGNED_REQUEST_LIFE_MS,
 )
 from countledger.ledger.namespace import Kind
 from countledger.ledger.quarantine import (
@@ -66,34 +62,33 @@ from countledger.ledger.suspension import WorkerThreads
 from countledger.producers.event import Receipt, Status
 from countledger.producers.ingest.entries import (
     DecodedEntry,
+    EntryWriter,
+    RecordProgress,
     RejectedEvent,
     RejectionKind,
     is_final,
     lateness,
     pieces_of,
 )
+from countledger.producers.sender import Sender
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from countledger.ledger.attributes import Item
+    from countledger.ledger.connection import Connection
     from countledger.ledger.departure import Deadline
-    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.entry import Entry
     from countledger.ledger.message_queue import MessageQueue
     from countledger.ledger.quarantine import QuarantineStore
     from countledger.producers.ingest.entries import (
-        EntryWriter,
         IngestPiece,
         RecordContent,
-        RecordProgress,
         WriteResult,
     )
-    from countledger.producers.sender import Sender
 
 
 _OVERRIDE: Final = "override:"
-_LATE_MS: Final = CLOCK_SKEW_DEFAULT_MS + SIGNED_REQUEST_LIFE_MS + REPLICATION_BOUND_DEFAULT_MS
 
 
 class LateStatus(StrEnum):
@@ -135,16 +130,23 @@ class LateResender:
 
     Attributes:
         sender: writes entries to the ledger.
-        reads: a DynamoDB client whose SDK may retry.
-        clock: gives the time of the new entry.
-        late_ms: how long after its horizon an entry may still appear: clocks differ, requests are
-            delayed, and other regions write as well.
     """
 
-    sender: Sender
-    reads: DynamoClient
-    clock: Clock = field(default_factory=SystemClock)
-    late_ms: int = _LATE_MS
+    connection: Connection
+    sender: Sender = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """One sender for all entries."""
+        object.__setattr__(self, "sender", Sender(self.connection))
+
+    @property
+    def late_ms(self) -> int:
+        """How long after its horizon an entry may still appear.
+
+        Clocks differ, requests are delayed, and other regions write as well.
+        """
+        to = self.connection
+        return to.clock_skew_ms + to.request_life_ms + to.replication_ms
 
     def status_of(self, entry: Entry) -> LateStatus:
         """Whether an entry was counted: two read units, and one for each 4 KB of the head.
@@ -153,12 +155,14 @@ class LateResender:
             BadInput: its counter does not take entries.
         """
         namespace = self.sender.namespaces.for_use(entry.counter, Kind.LEDGER)
-        table = self.sender.table
-        may_appear = self.clock.now_ms() - entry.at_ms <= namespace.horizon_ms + self.late_ms
+        reads, table = self.connection.retrying, self.sender.table
+        may_appear = (
+            self.connection.clock.now_ms() - entry.at_ms <= namespace.horizon_ms + self.late_ms
+        )
         key = {"counter": entry.counter, "entry": entry_key(entry.id, namespace.spread)}
-        item = self.reads.get(table, key, consistent=True)
+        item = reads.get(table, key, consistent=True)
         # Read second: an entry that is retired between the two reads is in this head.
-        head = decode_head(self.reads.get(table, head_key(entry.counter), consistent=True))
+        head = decode_head(reads.get(table, head_key(entry.counter), consistent=True))
         status = late_status(entry, item, head)
         return LateStatus.UNKNOWN if status is LateStatus.UNCOUNTED and may_appear else status
 
@@ -172,7 +176,7 @@ class LateResender:
         """
         # Taken before the status: if this process pauses for longer than the horizon (another
         # replacement may be merged by then), the send is refused as too old.
-        now_ms = self.clock.now_ms()
+        now_ms = self.connection.clock.now_ms()
         status = self.status_of(entry)
         safe = status is LateStatus.UNCOUNTED
         if not send or not (safe or (even_if_counted and status is LateStatus.UNKNOWN)):
@@ -403,15 +407,20 @@ class Ingest:
 
     Attributes:
         quarantine: takes what can never be written.
-        progress: stores how far long records have been written.
         piece: how many payloads are written before it looks at its deadline.
+        progress: stores how far long records have been written.
     """
 
-    writer: EntryWriter
+    connection: Connection
     quarantine: QuarantineSink
-    origin: str
-    progress: RecordProgress
     piece: int = INGEST_PIECE
+    writer: EntryWriter = field(init=False, repr=False, compare=False)
+    progress: RecordProgress = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """One writer for all batches."""
+        object.__setattr__(self, "writer", EntryWriter(self.connection))
+        object.__setattr__(self, "progress", RecordProgress(self.connection))
 
     def apply(
         self,
@@ -446,7 +455,7 @@ class Ingest:
 
         finished = 0
         late: CountledgerError | None = None
-        pieces = pieces_of(records, self.origin, done, self.piece)
+        pieces = pieces_of(records, self.connection.region, done, self.piece)
         while late is None and (piece := next(pieces, None)) is not None:
             self._write(piece, outcome, stream, shard, deadline)
             if outcome.retry_from is not None:

@@ -6,9 +6,9 @@ import base64
 import binascii
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import BadInput, BadPayload, CountledgerError, KeyExpired
 from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine import (
@@ -27,14 +27,12 @@ from countledger.producers.kinesis import (
     decode,
     unpack_record,
 )
-from countledger.producers.sender import sender_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from countledger.ledger.connection import Connection
     from countledger.ledger.entry import Entry
-    from countledger.ledger.namespace import Namespaces
     from countledger.ledger.quarantine import QuarantinedRecord
 
 _BY: Final = "expired.resend"
@@ -50,9 +48,14 @@ _DETAILS: Final = {
 class IngestRedrive:
     """Writes a quarantined record of Kinesis to the ledger with its own identity."""
 
-    writer: EntryWriter
-    resender: LateResender
-    origin: str
+    connection: Connection
+    writer: EntryWriter = field(init=False, repr=False, compare=False)
+    resender: LateResender = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """One writer and one resender for all records."""
+        object.__setattr__(self, "writer", EntryWriter(self.connection))
+        object.__setattr__(self, "resender", LateResender(self.connection))
 
     def __call__(self, record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
         """A write unit for each KB of each entry; three read units more for a late one.
@@ -71,8 +74,9 @@ class IngestRedrive:
             found = (
                 unpack_record(record.content) if whole else UnpackedRecord([record.content], None)
             )
+            origin = self.connection.region
             entries = [
-                decode(one, arrived_ms=record.at_ms, origin=self.origin) for one in found.messages
+                decode(one, arrived_ms=record.at_ms, origin=origin) for one in found.messages
             ]
         except (BrokenAggregate, BadInput) as error:
             return RedriveAnswer(
@@ -105,13 +109,6 @@ class IngestRedrive:
         return RedriveAnswer(late.resolved, detail)
 
 
-def ingest_redrive(connection: Connection, namespaces: Namespaces) -> IngestRedrive:
-    """The redrive of a stack."""
-    sender = sender_of(connection, namespaces)
-    resender = LateResender(sender, connection.dynamo("standard"))
-    return IngestRedrive(EntryWriter(sender), resender, connection.region)
-
-
 @dataclass(frozen=True, slots=True)
 class ExpiredEntries:
     """The queue of the entries that waited in a backlog for longer than their horizon.
@@ -119,16 +116,24 @@ class ExpiredEntries:
     Attributes:
         queue: the queue.
         resender: determines their status, and sends them.
-        origin: the region where entries are written.
         store: the quarantine, where a message's records are marked as handled.
-        clock: gives the time.
+
+    Raises:
+        StackNotFound: the stack has no Kinesis stream.
     """
 
-    queue: MessageQueue
-    resender: LateResender
-    origin: str
-    store: QuarantineStore
-    clock: Clock = field(default_factory=SystemClock)
+    connection: Connection
+    queue: MessageQueue = field(init=False, repr=False, compare=False)
+    resender: LateResender = field(init=False, repr=False, compare=False)
+    store: QuarantineStore = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Find the queue."""
+        to, found = self.connection, partial(object.__setattr__, self)
+        url = to.setting("ingest_expired_queue_url")
+        found("queue", MessageQueue(to.queues(), url, "the expired entries"))
+        found("resender", LateResender(to))
+        found("store", QuarantineStore(to))
 
     def list(self) -> Iterator[LateEntry]:
         """All of them with their status; they stay in the queue. Three read units each.
@@ -160,7 +165,7 @@ class ExpiredEntries:
         with self.queue.reader() as reader:
             for message in reader:
                 resolved = True
-                for entry in entries_in(message.body, self.origin):
+                for entry in entries_in(message.body, self.connection.region):
                     one = self.resender.resolve(entry, send=send, even_if_counted=even_if_counted)
                     resolved = resolved and one.resolved
                     yield one
@@ -170,7 +175,7 @@ class ExpiredEntries:
                     reader.delete(message)
 
     def _mark_handled(self, body: str) -> None:
-        handling = QuarantineHandling(HandledHow.RESENT, _BY, self.clock.now_ms())
+        handling = QuarantineHandling(HandledHow.RESENT, _BY, self.connection.clock.now_ms())
         for quarantine_id in quarantine_ids_in(body):
             record = self.store.find(quarantine_id)
             if record is not None and record.handled is None:
@@ -199,19 +204,3 @@ def entries_in(body: str, origin: str) -> list[Entry]:
         ]
     except (KeyError, TypeError, AttributeError, binascii.Error, json.JSONDecodeError) as error:
         raise BadPayload(f"a message of the expired entries cannot be read: {error!r}") from None
-
-
-def expired_of(connection: Connection, namespaces: Namespaces) -> ExpiredEntries:
-    """The expired entries of a stack.
-
-    Raises:
-        StackNotFound: the stack has no Kinesis stream.
-    """
-    sender, reads = sender_of(connection, namespaces), connection.dynamo("standard")
-    url = connection.setting("ingest_expired_queue_url")
-    return ExpiredEntries(
-        MessageQueue(connection.queues(), url, "the expired entries"),
-        LateResender(sender, reads),
-        connection.region,
-        QuarantineStore(connection),
-    )

@@ -24,7 +24,7 @@ from countledger.ledger.exact import Head, encode_head
 from countledger.ledger.limits import HOUR_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Put
-from countledger.producers.assembly import recorder_of
+from countledger.producers.recorder import Recorder
 from tests.e2e.command import Command
 from tests.e2e.world import client_of, record_all
 
@@ -247,7 +247,7 @@ def test_an_import_begun_before_the_horizon_is_refused(stack: LocalStack, name: 
     client = filled(stack, name)
     begun = datetime.now(UTC) - timedelta(hours=25)
 
-    recorder = recorder_of(client.connection, client.namespaces)
+    recorder = Recorder(client.connection)
     (outcome,) = Importer(client, "old", begun, recorder).outcomes(
         [CounterLine(counter=f"{name}:0", value=7)]
     )

@@ -6,7 +6,7 @@ import threading
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from countledger import CountLedger, Event, Settings
@@ -19,7 +19,6 @@ from countledger.ledger.indexes import bucket_of
 from countledger.ledger.keys import schedule_key, total_key
 from countledger.ledger.operations import Add, Assign, Update
 from countledger.producers.recorder import Recorder
-from countledger.producers.sender import Sender
 
 
 def client_of(stack: LocalStack, *policies: str, **settings: Any) -> CountLedger:  # noqa: ANN401
@@ -52,15 +51,7 @@ class PastClock:
 
 def record_aged(client: CountLedger, counter: str, deltas: Iterable[int], age_ms: int) -> None:
     """Record events as a process did that ran `age_ms` ago."""
-    clock = PastClock(age_ms)
-    connection = client.connection
-    sender = Sender(
-        connection.dynamo("none"),
-        connection.setting("ledger_table"),
-        client.namespaces,
-        clock=clock,
-    )
-    recorder = Recorder(sender, connection.region, clock)
+    recorder = Recorder(replace(client.connection, clock=PastClock(age_ms)))
     for outcome in recorder.record_many(Event(counter, delta) for delta in deltas):
         assert not isinstance(outcome, Exception), outcome
 

@@ -3,9 +3,8 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from random import Random
 from time import monotonic, sleep
 from typing import Any, Final
 from uuid import uuid4
@@ -29,11 +28,10 @@ from countledger.ledger.namespace import Namespaces
 from countledger.ledger.operations import AllOf, BeginsWith, Compare, Query
 from countledger.ledger.settings import Settings
 from countledger.producers.recorder import Recorder
-from countledger.producers.sender import Sender
 from tests.engines.clock import HandClock
 from tests.engines.differences import Difference, Engine
 from tests.unit.connections import UnitConnection, connection_on
-from tests.unit.ledger.clocks import ManualClock
+from tests.unit.producers.senders import of_entries
 
 Record = Mapping[str, Any]
 
@@ -107,7 +105,7 @@ class Store:
 
     def process(
         self,
-        clock: ManualClock | None = None,
+        clock: Clock | None = None,
         *,
         region: str | None = None,
         dynamo: DynamoClient | None = None,
@@ -149,26 +147,15 @@ class Store:
         *,
         clock: Clock | None = None,
         region: str | None = None,
-        dynamo: DynamoClient | None = None,
-        namespaces: Namespaces | None = None,
     ) -> Recorder:
         """A recorder of a process that knows no namespace yet; the waits of its retries are none.
 
         Args:
             clock: its clock; one that stands still unless given.
             region: where it works; namespaces are made in the engine's.
-            dynamo: what it writes through; one whose SDK does not retry unless given.
-            namespaces: those that it knows.
         """
-        clock = clock or HandClock()
-        sender = Sender(
-            dynamo or self.connection.dynamo("none").metered(),
-            self.ledger,
-            namespaces or self.namespaces(),
-            clock=clock,
-            random=Random(7),  # noqa: S311 - jitter
-        )
-        return Recorder(sender, region or self.region, clock)
+        writes = replace(self.connection.dynamo("none").metered(), limits=None)
+        return Recorder(of_entries(self.process(clock, region=region, writes=writes)))
 
     def exact(self) -> ExactReader:
         """An exact reader."""

@@ -3,7 +3,6 @@
 from countledger.ledger import keys
 from countledger.ledger.limits import SECOND_MS
 from countledger.producers.buffer.producer import BufferedProducer
-from countledger.producers.buffer.sending import BatchDelivery, EntryMaker
 from countledger.producers.buffer.settings import Buffering
 from tests.engines.store import Store
 
@@ -17,12 +16,7 @@ def add_all(
     recorder = store.recorder()
     for name in {keys.namespace_of(counter) for counter, _ in events}:
         recorder.sender.namespaces.create(name)
-    with BufferedProducer(
-        buffering,
-        lambda: BatchDelivery(recorder.sender, buffering.attempts),
-        EntryMaker(recorder.region, recorder.clock),
-        ledger="under test",
-    ) as producer:
+    with BufferedProducer(recorder.connection, buffering) as producer:
         for counter, delta in events:
             producer.add(counter, delta)
     meter = recorder.sender.dynamo.meter

@@ -56,7 +56,7 @@ def test_a_larger_delta_that_is_there_is_read(store: Store, counter: str, number
     with pytest.raises(BadDelta, match="more than 20 digits"):
         Event(counter, number)
     for _ in range(2):
-        now_ms = recorder.clock.now_ms()
+        now_ms = recorder.connection.clock.now_ms()
         entry = make_entry(Event(counter, 1), now_ms=now_ms, origin="by hand", new_id=new_id)
         recorder.resend(replace(entry, delta=number))
 

@@ -101,7 +101,9 @@ def test_an_entry_comes_back_as_it_was_made(store: Store, counter: str) -> None:
     note = {"who": "Zoë", "empty": ""}
     occurred_at = datetime(1931, 5, 4, 3, 2, 1, tzinfo=UTC)
     event = Event(counter, -7, "key \N{SNOWMAN}", occurred_at=occurred_at, note=note)
-    made = make_entry(event, now_ms=recorder.clock.now_ms(), origin=store.region, new_id=str)
+    made = make_entry(
+        event, now_ms=recorder.connection.clock.now_ms(), origin=store.region, new_id=str
+    )
 
     recorder.resend(made)
 

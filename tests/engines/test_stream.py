@@ -4,7 +4,7 @@ from countledger.ledger import keys
 from countledger.ledger.entry import Entry
 from countledger.ledger.operations import Put
 from countledger.producers.event import Event
-from countledger.producers.recorder import ledgers_of
+from countledger.producers.sender import ledgers_of
 from tests.engines.differences import Difference
 from tests.engines.store import Record, Store
 
@@ -36,7 +36,7 @@ def test_an_identical_put_makes_no_record(store: Store, counter: str) -> None:
         counter=counter,
         id=recorder.record(Event(counter, 5, "key", note={"a": "b", "c": "d"})).id,
         delta=5,
-        at_ms=recorder.clock.now_ms(),
+        at_ms=recorder.connection.clock.now_ms(),
         origin=store.region,
         key="key",
         note={"c": "d", "a": "b"},

@@ -35,8 +35,6 @@ from countledger.ledger.quarantine import (
     QuarantineStore,
 )
 from countledger.producers.event import Event
-from countledger.producers.ingest.entries import EntryWriter
-from countledger.producers.ingest.ingest import LateResender
 from countledger.producers.ingest.redrive import IngestRedrive
 from tests.engines.clock import HandClock
 from tests.faults.alerting import Telling, new_telling
@@ -333,10 +331,7 @@ def redriving(world: World, name: str, _retries: Retries) -> Play:
         kept_at_ms=clock.now_ms(),
     )
     store.keep(kept)
-    sender = world.recorder(clock=clock).sender
-    redrive = IngestRedrive(
-        EntryWriter(sender), LateResender(sender, world.standard), world.store.region
-    )
+    redrive = IngestRedrive(world.process("none", clock))
     queue: Queue = world.shared(_queue)
     queue.messages()  # of others; each would be looked up
     notices = QuarantineNotices(

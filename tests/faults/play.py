@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from random import Random
 from typing import Any
 from uuid import uuid4
 
@@ -20,8 +19,8 @@ from countledger.ledger.namespace import KnownNamespaces, Namespaces
 from countledger.producers.buffer.settings import NotRecorded
 from countledger.producers.event import Receipt
 from countledger.producers.ingest.ingest import IngestOutcome
-from countledger.producers.recorder import OutcomeList, Recorder
-from countledger.producers.sender import Sender
+from countledger.producers.recorder import Recorder
+from countledger.producers.sender import OutcomeList
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
 from tests.faults.injection import Crash
@@ -98,23 +97,20 @@ class World:
         """The namespaces, known after their first use."""
         return Namespaces(self.connection())
 
-    def process(self, retries: Retries) -> UnitConnection:
+    def process(self, retries: Retries, clock: HandClock | None = None) -> UnitConnection:
         """A new process, whose waits take no time, and which knows the namespaces."""
         made = through(
             self.store.connection,
             self.none if retries == "none" else self.standard,
             self.reads,
-            HandClock(),
+            clock or HandClock(),
         )
         made._shared[KnownNamespaces] = self._known
         return made
 
     def recorder(self, retries: Retries = "none", clock: HandClock | None = None) -> Recorder:
         """A recorder of a new process that knows its namespaces."""
-        clock, random = clock or HandClock(), Random(7)  # noqa: S311 - jitter
-        dynamo = self.none if retries == "none" else self.standard
-        sender = Sender(dynamo, self.store.ledger, self.namespaces, clock=clock, random=random)
-        return Recorder(sender, self.store.region, clock)
+        return Recorder(self.process(retries, clock))
 
 
 @dataclass

@@ -16,16 +16,15 @@ from countledger.ledger.ids import IdempotencyKey, id_of_key, new_id
 from countledger.ledger.namespace import Kind
 from countledger.producers import kinesis
 from countledger.producers.buffer.producer import BufferedProducer
-from countledger.producers.buffer.sending import BatchDelivery, EntryMaker
 from countledger.producers.buffer.settings import NotRecorded
 from countledger.producers.claims.claim import Claim
 from countledger.producers.claims.claims import Claims
 from countledger.producers.event import Event, make_entry
-from countledger.producers.ingest.entries import EntryWriter, RecordProgress
 from countledger.producers.ingest.ingest import Ingest
-from countledger.producers.kinesis import KinesisProducer, KinesisSender, pack
+from countledger.producers.kinesis import KinesisProducer, pack
 from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem
-from countledger.producers.recorder import Compensator, Correction, OutcomeList, Recorder
+from countledger.producers.recorder import Compensator, Correction, Recorder
+from countledger.producers.sender import OutcomeList
 from countledger.producers.sequences.sequence import Collection
 from countledger.producers.sequences.sequences import Sequences
 from countledger.producers.strict.counters import StrictCounters
@@ -66,7 +65,7 @@ def recording(*wanted: str | None, timed: bool = False) -> Begin:
 
     def begin(world: World, name: str, retries: Retries) -> Play:
         recorder, counter = world.recorder(retries), f"fl:{name}"
-        at = to_datetime(recorder.clock.now_ms())
+        at = to_datetime(recorder.connection.clock.now_ms())
         given = [IdempotencyKey(key, at) if timed and key else key for key in wanted]
         events = [Event(counter, 7, key) for key in given]
 
@@ -83,10 +82,6 @@ def recording(*wanted: str | None, timed: bool = False) -> Begin:
         return Play(act, entries_of(world, counter, len(events)), clients, again)
 
     return begin
-
-
-def _progress(world: World) -> RecordProgress:
-    return RecordProgress(world.standard, world.store.counters)
 
 
 def buffering(*, coalesce: bool) -> Begin:
@@ -111,20 +106,15 @@ def buffering(*, coalesce: bool) -> Begin:
 
 def buffered_on(recorder: Recorder, settings: Buffering) -> BufferedProducer:
     """The buffered producer of a process, which waits for nothing between its attempts."""
-    return BufferedProducer(
-        settings,
-        lambda: BatchDelivery(recorder.sender, settings.attempts),
-        EntryMaker(recorder.region, recorder.clock),
-        ledger="under test",
-    )
+    return BufferedProducer(recorder.connection, settings)
 
 
 def first_use(world: World, name: str, retries: Retries) -> Play:
     """The first entry of a namespace makes the namespace."""
     del retries
-    recorder, counter = world.recorder(), f"n{name}:counter"
-    namespaces = world.store.namespaces(dynamo=world.none)
-    recorder = replace(recorder, sender=replace(recorder.sender, namespaces=namespaces))
+    counter = f"n{name}:counter"
+    knowing_nothing = replace(world.process("none"), retrying_client=world.none, _shared={})
+    recorder = Recorder(knowing_nothing)
 
     def act() -> object:
         return recorder.record(Event(counter, 7, "key"))
@@ -174,9 +164,7 @@ def ingesting(key: str | None) -> Begin:
             delivered(one.data, sequence=n, arrived_s=clock.now_ms() / 1_000)
             for n, one in enumerate(messages_of(clock, counter, key), start=1)
         ]
-        ingest = Ingest(
-            EntryWriter(recorder.sender), MemoryQuarantine(), world.store.region, _progress(world)
-        )
+        ingest = Ingest(recorder.connection, MemoryQuarantine())
 
         def act() -> object:
             outcome = ingest.apply(records, stream="stream", shard="shard")
@@ -204,7 +192,10 @@ def sending_to_kinesis(world: World, name: str, retries: Retries) -> Play:
     counter, (client, stream) = f"fl:{name}", world.shared(_kinesis)
     shard = {"StreamName": stream, "ShardId": "shardId-000000000000"}
     latest = client.get_shard_iterator(**shard, ShardIteratorType="LATEST")["ShardIterator"]
-    producer = KinesisProducer(KinesisSender(client, stream, HandClock()), world.store.region)
+    connection = world.connection(
+        HandClock(), clients={"kinesis": client}, ingest_stream_arn=stream
+    )
+    producer = KinesisProducer(connection)
     events = [Event(counter, 7), Event(counter, 7, "key")]
 
     def act() -> object:
@@ -212,12 +203,7 @@ def sending_to_kinesis(world: World, name: str, retries: Retries) -> Play:
 
     def effect() -> int:
         found = client.get_records(ShardIterator=latest)["Records"]
-        ingest = Ingest(
-            EntryWriter(world.recorder().sender),
-            MemoryQuarantine(),
-            world.store.region,
-            _progress(world),
-        )
+        ingest = Ingest(world.process("none"), MemoryQuarantine())
         records = [
             delivered(
                 one["Data"], sequence=n, arrived_s=one["ApproximateArrivalTimestamp"].timestamp()

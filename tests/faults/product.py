@@ -6,14 +6,14 @@ from typing import Any
 from countledger.producers.recorder import Recorder
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
+from tests.unit.connections import through
 
 
 def recorder_of(store: Store, clock: HandClock | None = None) -> Recorder:
     """The recorder of a new process: its own clients, no namespace known, and all the time."""
-    clock = clock or HandClock()
-    built = store.app()._recorder
-    dynamo = replace(built.sender.dynamo, limits=None)
-    return replace(built, sender=replace(built.sender, clock=clock, dynamo=dynamo), clock=clock)
+    own = store.app().connection
+    writes = replace(own.unretried, limits=None)
+    return Recorder(through(own, writes, own.retrying, clock or HandClock()))
 
 
 def writer_of(recorder: Recorder) -> Any:  # noqa: ANN401 - a boto3 client

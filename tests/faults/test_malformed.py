@@ -134,7 +134,10 @@ def _write_by_hand(store: Store, counter: str, deltas: list[int]) -> None:
     recorder = recorder_of(store)
     for delta in deltas:
         entry = make_entry(
-            Event(counter, 1), now_ms=recorder.clock.now_ms(), origin="by hand", new_id=new_id
+            Event(counter, 1),
+            now_ms=recorder.connection.clock.now_ms(),
+            origin="by hand",
+            new_id=new_id,
         )
         recorder.resend(replace(entry, delta=delta))
 

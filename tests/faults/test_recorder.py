@@ -40,7 +40,7 @@ def test_after_a_lost_answer_the_own_entry_is_recorded_and_anothers_is_not(
     """Finding its very item means that it was applied; another process's says duplicate."""
     mine = known(recorder_of(store), counter)
     # Made at another time, so that its entry is not the very same to the last byte.
-    other = recorder_of(store, HandClock(mine.clock.now_ms() - 10_000))
+    other = recorder_of(store, HandClock(mine.connection.clock.now_ms() - 10_000))
     with faults(writer_of(mine), plan=[fault]):
         assert mine.record(Event(counter, 1, "mine")).status is Status.RECORDED
 

@@ -13,7 +13,7 @@ Record = Callable[[Recorder, str], list[Receipt | CountledgerError]]
 
 
 def one_timed(recorder: Recorder, counter: str) -> list[Receipt | CountledgerError]:
-    key = IdempotencyKey("key", to_datetime(recorder.clock.now_ms()))
+    key = IdempotencyKey("key", to_datetime(recorder.connection.clock.now_ms()))
     return [recorder.record(Event(counter, 7, key))]
 
 

@@ -26,7 +26,6 @@ from countledger.ledger.namespace import Namespaces
 from countledger.ledger.settings import Settings
 from countledger.producers.event import Event
 from countledger.producers.recorder import Recorder
-from countledger.producers.sender import Sender
 from tests.engines.clock import HandClock
 from tests.engines.running import local_session
 from tests.engines.store import KeptRecords
@@ -66,12 +65,7 @@ class World:
 
     def recorder(self, region: str) -> Recorder:
         """A recorder there, of a process that knows no namespace yet."""
-        connection = self.connections[region]
-        namespaces = self.namespaces(region)
-        sender = Sender(
-            connection.dynamo("none"), connection.setting("ledger_table"), namespaces, HandClock()
-        )
-        return Recorder(sender, region, HandClock())
+        return Recorder(replace(self.connections[region], clock=HandClock(), _shared={}))
 
     def namespaces(self, region: str) -> Namespaces:
         """The namespaces as a process sees them there."""

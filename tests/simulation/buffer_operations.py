@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS
-from countledger.ledger.namespace import Namespaces
 from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
 from countledger.producers.buffer.producer import BufferedProducer
-from countledger.producers.buffer.sending import BatchDelivery, EntryMaker
 from countledger.producers.buffer.settings import (
     BufferFull,
     Buffering,
@@ -28,14 +25,11 @@ from countledger.producers.buffer.settings import (
     StillBuffered,
 )
 from countledger.producers.event import Event, Receipt
-from countledger.producers.sender import Sender
 from tests.simulation import threads
 from tests.simulation.connection import connection_of
 from tests.simulation.event_account import Fate
 from tests.simulation.ledger_operations import ALLOWED, draw_counter, draw_delta
 from tests.simulation.loop import LoopClock, SimulatedLoopClient
-from tests.simulation.product import Product
-from tests.simulation.shape import LEDGER
 from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
@@ -262,53 +256,17 @@ def drawn(random: Random, spool: str | None) -> Buffering:
 
 def open_producer(process: Process, buffering: Buffering, hear: Hear) -> BufferedProducer:
     """The product's own, as a process has it."""
-    return BufferedProducer(
-        buffering,
-        partial(BatchDelivery, Product(process).recorder.sender, buffering.attempts),
-        EntryMaker(process.region, process, process.world.new_ids),
-        ledger="simulated",
-        on_failure=hear,
-    )
-
-
-@dataclass(frozen=True)
-class _OpenDelivery:
-    """What the product makes of the clients of a loop; no generator outlives its loop."""
-
-    process: Process
-    attempts: int
-
-    async def __aenter__(self) -> BatchDelivery:
-        process, world = self.process, self.process.world
-        dynamo = SimulatedLoopClient(
-            process=process, region=process.region, attempts=1, clock=process, random=world.random
-        )
-        namespaces = Namespaces(replace(connection_of(process), client=dynamo))
-        sender = Sender(
-            dynamo,
-            LEDGER,
-            namespaces,
-            LoopClock(process),
-            world.random,
-            clock_skew_ms=world.shape.skew_ms,
-        )
-        return BatchDelivery(sender, self.attempts)
-
-    async def __aexit__(self, *_: object) -> None:
-        await asyncio.sleep(0)
+    return BufferedProducer(connection_of(process), buffering, hear)
 
 
 def _async_producer(process: Process, buffering: Buffering, hear: Hear) -> AsyncBufferedProducer:
-    spool = buffering.spool
-    return AsyncBufferedProducer(
-        buffering,
-        lambda: _OpenDelivery(process, buffering.attempts),
-        EntryMaker(process.region, process, process.world.new_ids),
-        open_spool=lambda: (
-            None if spool is None else threads.spool().open(spool, ledger="simulated")
-        ),
-        on_failure=hear,
+    """The product's own, over what it makes of the clients of a loop."""
+    plain = connection_of(process)
+    client = SimulatedLoopClient(
+        process=process, region=process.region, attempts=1, clock=process, random=plain.random
     )
+    connection = replace(plain, client=client, clock=LoopClock(process))
+    return AsyncBufferedProducer(connection, buffering, hear)
 
 
 def take_back(client: Client, hand: Hand, failures: tuple[Failure, ...]) -> None:

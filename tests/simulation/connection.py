@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -30,11 +30,13 @@ class ProcessConnection(Connection):
     Attributes:
         process: which one.
         client: of DynamoDB, for all calls; None: one that retries, and one that does not.
+        clients: of other services, by their names, where they are not those of the compaction.
     """
 
     makes_requests: ClassVar[bool] = False
     process: Process
     client: DynamoClient | None = None
+    clients: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def home_region(self) -> str:
@@ -68,6 +70,8 @@ class ProcessConnection(Connection):
         retries: Retries = "standard",  # noqa: ARG002 - of `Connection`
         region: str | None = None,  # noqa: ARG002 - of `Connection`
     ) -> Any:  # noqa: ANN401 - as of `Connection`
+        if service in self.clients:
+            return self.clients[service]
         world = self.process.world
         clients: dict[str, Callable[[], Any]] = {
             "dynamodbstreams": lambda: SimulatedStreamsClient(

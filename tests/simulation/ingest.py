@@ -19,24 +19,22 @@ from countledger.ledger.quarantine import (
     decode_quarantined,
     quarantine_ids_in,
 )
-from countledger.producers.ingest.entries import EntryWriter, RecordProgress
 from countledger.producers.ingest.handler import answer_of, source_of
 from countledger.producers.ingest.ingest import (
     Ingest,
     IngestOutcome,
     IngestQuarantine,
     IngestQueues,
-    LateResender,
 )
 from countledger.producers.ingest.redrive import ExpiredEntries
 from countledger.producers.kinesis import (
     BrokenAggregate,
     KinesisProducer,
-    KinesisSender,
     decode,
     unpack_record,
 )
 from tests.simulation.client import Memory
+from tests.simulation.connection import ProcessConnection, connection_of
 from tests.simulation.kinesis_stream import KinesisClient, KinesisStream
 from tests.simulation.mailbox import Mailbox, MailboxClient
 from tests.simulation.mapping import Mapping
@@ -92,18 +90,19 @@ class IngestWay:
             world, world.home, "ingest", self.stream, settings, lambda _record: True, self.invoke
         )
 
-    def producer(self, process: Process) -> KinesisProducer:
+    def producer(self, connection: ProcessConnection) -> KinesisProducer:
         """The product's own, as a process has it."""
-        client: Any = KinesisClient(self.stream, process)
-        sender = KinesisSender(
-            client,
-            _ARN,
-            process,
-            self.world.random,
-            Backoff(4, 50, 2_000),
-            retry_period_ms=AGAIN_MS,
-        )
-        return KinesisProducer(sender, process.region, process, self.world.new_id)
+        return KinesisProducer(connection, Backoff(4, 50, 2_000), AGAIN_MS)
+
+    def connection(self, process: Process) -> ProcessConnection:
+        """The connection of a process to a stack with this stream."""
+        made = connection_of(process)
+        settings = replace(made.settings, ingest_stream_arn=_ARN, ingest_expired_queue_url=EXPIRED)
+        clients = {
+            "kinesis": KinesisClient(self.stream, process),
+            "sqs": MailboxClient(self.queues[EXPIRED], process),
+        }
+        return replace(made, settings=settings, clients=clients)
 
     def invoke(self, event: dict[str, Any], process: Process) -> Map[str, Any]:
         """What the function does."""
@@ -111,9 +110,7 @@ class IngestWay:
         store = QuarantineStore(product.connection)
         queues = IngestQueues(*(self._queue(url, process) for url in (QUEUE, EXPIRED)))
         quarantine = IngestQuarantine(store, queues)
-        progress = RecordProgress(product.reads, COUNTERS, process)
-        writer = EntryWriter(product.recorder.sender)
-        ingest = Ingest(writer, quarantine, process.region, progress, PIECE)
+        ingest = Ingest(product.connection, quarantine, PIECE)
         records = event.get("Records") or []
         stream, shard = source_of(records)
         outcome = ingest.apply(records, stream=stream, shard=shard)
@@ -122,13 +119,7 @@ class IngestWay:
 
     def expired(self, process: Process) -> ExpiredEntries:
         """What a person works off."""
-        product = Product(process)
-        override = LateResender(
-            product.recorder.sender, product.reads, process, late_ms=late_ms_of(self.world)
-        )
-        store = QuarantineStore(product.connection)
-        queue = self._queue(EXPIRED, process)
-        return ExpiredEntries(queue, override, process.region, store, process)
+        return ExpiredEntries(self.connection(process))
 
     def _queue(self, url: str, process: Process) -> MessageQueue:
         client: Any = MailboxClient(self.queues[url], process)
@@ -146,12 +137,6 @@ class IngestWay:
         if not (least <= outcome.payloads <= most and outcome.payloads == counted):
             raise Wrong(f"{carried} user records came, and the ingest tells of {outcome}")
         self.payloads += counted
-
-
-def late_ms_of(world: World) -> int:
-    """For how long behind its horizon an entry may still appear, by the simulation's own bounds."""
-    shape = world.shape
-    return shape.skew_ms + shape.life_ms + shape.replication_ms
 
 
 def _carried(record: Map[str, Any]) -> int:

@@ -19,7 +19,7 @@ from countledger.ledger.limits import SECOND_MS
 from countledger.producers import kinesis
 from countledger.producers.event import Event, Status
 from countledger.producers.ingest.ingest import LateStatus
-from countledger.producers.kinesis import Sent
+from countledger.producers.kinesis import KinesisProducer, Sent
 from tests.simulation.client import Client
 from tests.simulation.event_account import Fate
 from tests.simulation.ingest import IngestWay
@@ -30,6 +30,11 @@ from tests.simulation.sums import Wrong
 INGESTING = ("kinesis send", "kinesis resend", "kinesis forge", "kinesis junk", "ingest resend")
 # A bare key is to be repeated soon: it counts as made when its record arrives.
 _BARE_MS = 5 * SECOND_MS
+
+
+def _producer(client: Client) -> KinesisProducer:
+    way = _way(client)
+    return way.producer(way.connection(client.process))
 
 
 def send(client: Client) -> None:
@@ -53,8 +58,9 @@ def send(client: Client) -> None:
         client.memory.message_ids.append((next(plain), made))
         return made
 
-    producer = replace(way.producer(client.process), new_id=noted_id)
-    outcomes = producer.send_many(events)
+    connection = way.connection(client.process)
+    noting = replace(connection, ids=replace(connection.ids, new_id=noted_id))
+    outcomes = way.producer(noting).send_many(events)
     for event, outcome in zip(events, outcomes, strict=True):
         _note(client, event.counter, int(event.delta), outcome)
         if isinstance(outcome, Unacknowledged):
@@ -72,7 +78,7 @@ def send_again(client: Client) -> None:
     if not mine:
         return
     entry = client.random.choice(mine)
-    producer = _way(client).producer(client.process)
+    producer = _producer(client)
     outcome: Sent | CountledgerError
     try:
         outcome = producer.resend(entry)
@@ -97,7 +103,7 @@ def forge(client: Client) -> None:
         at_ms=kinesis.created_ms(message_id),
         origin=client.region,
     )
-    (outcome,) = _way(client).producer(client.process).sender.send_batch([kinesis.bound(made)])
+    (outcome,) = _producer(client).sender.send_batch([kinesis.bound(made)])
     _note(client, counter, delta, outcome)
 
 

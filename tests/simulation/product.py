@@ -35,7 +35,6 @@ from countledger.producers.strict.counters import StrictCounters
 from tests.simulation.connection import connection_of
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.objects import ObjectsClient
-from tests.simulation.shape import LEDGER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,16 +103,10 @@ class Product:
     @cached_property
     def recorder(self) -> Recorder:
         """Records entries."""
-        sender = Sender(
-            self.writes,
-            LEDGER,
-            self.namespaces,
-            self.process,
-            self.world.random,
-            Backoff(4, 50, 2_000),
-            self.world.shape.skew_ms,
-        )
-        return Recorder(sender, self.process.region, self.process, self.world.new_ids)
+        made = Recorder(self.connection)
+        # It gives up sooner than the product, so that more entries come back.
+        object.__setattr__(made, "sender", Sender(self.connection, Backoff(4, 50, 2_000)))
+        return made
 
     @cached_property
     def exact(self) -> ExactReader:

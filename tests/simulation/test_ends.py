@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from countledger.ledger.clock import Backoff
 from countledger.producers.buffer.sending import BatchDelivery
 from countledger.producers.buffer.settings import Buffering, NotRecorded, StillBuffered
 from countledger.producers.event import Event
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from countledger.ledger.namespace import Namespace
     from countledger.producers.buffer.producer import BufferedProducer
     from countledger.producers.buffer.settings import Failure
-    from countledger.producers.recorder import Outcome
+    from countledger.producers.sender import Outcome
     from tests.simulation.process import Process
     from tests.simulation.world import World
 
@@ -48,7 +49,7 @@ class SlowSender(Sender):
         self, entries: Sequence[Entry], namespaces: Mapping[str, Namespace]
     ) -> Steps[dict[int, Outcome]]:
         """As the product's, later."""
-        self.clock.sleep_ms(self.takes_ms)
+        self.connection.clock.sleep_ms(self.takes_ms)
         return (yield from Sender.sending_batch(self, entries, namespaces))
 
 
@@ -65,11 +66,9 @@ def _open(
 
     def slowed() -> BatchDelivery:
         made = make()
-        sender = made.sender
-        slow = SlowSender(
-            sender.dynamo, sender.table, sender.namespaces, sender.clock, takes_ms=takes_ms
-        )
-        return BatchDelivery(slow, made.attempts)
+        slow = SlowSender(made.connection, Backoff(made.attempts), limited=False, takes_ms=takes_ms)
+        object.__setattr__(made, "sender", slow)
+        return made
 
     producer._here()._make_delivery = slowed
     return producer

@@ -40,7 +40,7 @@ from tests.simulation import threads
 from tests.simulation.buffer_operations import open_producer
 from tests.simulation.calm import calm_world, script
 from tests.simulation.faults import Fault
-from tests.simulation.ingest import IngestWay, late_ms_of
+from tests.simulation.ingest import IngestWay
 from tests.simulation.number_account import POSTS
 from tests.simulation.product import Product
 from tests.simulation.shape import COUNTERS
@@ -427,9 +427,7 @@ def test_a_producer_that_cannot_start_releases_its_spool(tmp_path: Path) -> None
 def _late_entry(world: World, age_ms: int) -> tuple[Product, LateResender, Entry]:
     """A person at the expired entries of a stack, and an entry of the ingest of that age."""
     product = Product(world.process("home", "person"))
-    resender = LateResender(
-        product.recorder.sender, product.reads, product.process, late_ms=late_ms_of(world)
-    )
+    resender = LateResender(product.connection)
     at_ms = product.process.now_ms() - age_ms
     product.namespaces.create("n", horizon_ms=world.shape.horizon_ms)
     name = world.new_id(at_ms)
@@ -467,7 +465,7 @@ def test_a_bare_key_is_not_sent_into_the_stream_again_after_a_suspension(
     """It counts as created when its record arrives: a second one, much later, could count again."""
     world = calm_world()
     way = IngestWay(world)
-    producer = way.producer(world.process("home", "app"))
+    producer = way.producer(way.connection(world.process("home", "app")))
     script(world, Fault.AFTER, Fault.FROZEN)
 
     def freeze_ms(_operation: str) -> float:

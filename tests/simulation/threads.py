@@ -39,7 +39,6 @@ class _Here:
     """The world whose turn it is in this Python; there is one at a time."""
 
     world: World | None = None
-    spool: type[Spool] | None = None
 
 
 def _world() -> World:
@@ -53,13 +52,6 @@ def _actor() -> Actor:
     if actor is None:
         raise AssertionError("nobody has the turn")
     return actor
-
-
-def spool() -> type[Spool]:
-    """What spools are opened by."""
-    if _Here.spool is None:
-        raise AssertionError("no simulation is under way")
-    return _Here.spool
 
 
 def belongs(process: Process) -> None:
@@ -248,7 +240,7 @@ def under(world: World, spool: type[Spool]) -> Iterator[None]:
         for name in ours
         if name in vars(module)
     ]
-    _Here.world, _Here.spool = world, spool
+    _Here.world = world
     for names, name, _ in before:
         names[name] = ours[name]
     try:
@@ -256,4 +248,4 @@ def under(world: World, spool: type[Spool]) -> Iterator[None]:
     finally:
         for names, name, one in before:
             names[name] = one
-        _Here.world = _Here.spool = None
+        _Here.world = None

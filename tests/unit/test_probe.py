@@ -14,8 +14,7 @@ from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.operations import Put
 from countledger.probe import ProbeOutcome
 from countledger.producers.recorder import Recorder
-from countledger.producers.sender import Sender
-from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER
+from tests.unit.compaction.parts import COUNTERS, LEDGER
 from tests.unit.compaction.world import World
 from tests.unit.connections import connection_on
 
@@ -40,10 +39,9 @@ class Probed(World):
         super().__post_init__()
         self.clock.at_ms -= self.clock.at_ms % HOUR_MS
         self.clock.on_sleep = self._materialize
-        sender = Sender(self.dynamo, LEDGER, self.namespaces, clock=self.clock)
         self.probe = probe.Probe(
             self.namespaces,
-            Recorder(sender, HOME, self.clock),
+            Recorder(self.recording),
             ExactReader(connection_on(self.dynamo, self.clock)),
             TotalsReader(connection_on(self.dynamo, self.clock)),
             self.compactor(retire=Retire.DELETE),

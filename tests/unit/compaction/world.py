@@ -1,7 +1,7 @@
 """A ledger counter that is compacted, deleted and used again: its tables and archive in memory."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
@@ -15,12 +15,13 @@ from countledger.consumers.groups import Groups
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.clock import Clock
+from countledger.ledger.connection import Connection
 from countledger.ledger.exact import ExactReader, Head, decode_head
+from countledger.ledger.ids import Ids
 from countledger.ledger.limits import DAY_MS, LEASE_MS
 from countledger.ledger.operations import Delete, Put
 from countledger.producers.event import Event
 from countledger.producers.recorder import Recorder
-from countledger.producers.sender import Sender
 from tests.simulation.objects import Bucket, ObjectsClient
 from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER, Stack
 from tests.unit.connections import UnitConnection, connection_on
@@ -97,12 +98,17 @@ class World:
 
     # ---- recording ----
 
+    @property
+    def recording(self) -> Connection:
+        """A process that records, with ids as the product makes them."""
+        return replace(self.stack.connection, ids=Ids())
+
     def use(self, *deltas: int, counter: str = COUNTER) -> None:
         """Entries, one millisecond after the other; no total has them."""
-        sender = Sender(self.dynamo, LEDGER, self.namespaces, clock=self.clock)
+        recorder = Recorder(self.recording)
         for delta in deltas:
             self.later(1)
-            receipt = Recorder(sender, HOME, self.clock).record(Event(counter, delta))
+            receipt = recorder.record(Event(counter, delta))
             assert receipt.status == "recorded"
 
     def age(self, *deltas: int) -> None:

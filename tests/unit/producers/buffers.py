@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from threading import Event
@@ -12,15 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 from countledger.ledger.asynchronous.calls import current
 from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
 from countledger.producers.buffer.producer import BufferedProducer
-from countledger.producers.buffer.sending import BatchDelivery, EntryMaker
 from countledger.producers.buffer.settings import Buffering
-from countledger.producers.buffer.spool import Spool
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient, waits_for
-from tests.unit.producers.senders import REGION, sender_on
+from tests.unit.producers.senders import REGION, TABLE, process_on
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Put
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
 
 # Longer than any test: what is sent is sent for another reason than its age.
 PATIENT_MS = 30_000
-LEDGER = "in memory"
+LEDGER = f"table {TABLE} in {REGION}"
 
 
 def _open() -> Event:
@@ -75,22 +72,11 @@ def producer_on(
     *,
     clock: ManualClock | None = None,
     on_failure: Callable[[Failure], object] | None = None,
-    ledger: str = LEDGER,
+    **settings: Any,  # noqa: ANN401 - as of `connection_on`
 ) -> BufferedProducer:
     """A producer at the home region; its waits between attempts are none."""
     buffering = buffering or Buffering(linger_ms=PATIENT_MS)
-    clock = clock or ManualClock()
-
-    def make_delivery() -> BatchDelivery:
-        return BatchDelivery(sender_on(dynamo, clock), buffering.attempts)
-
-    return BufferedProducer(
-        buffering,
-        make_delivery,
-        EntryMaker(REGION, clock),
-        ledger=ledger,
-        on_failure=on_failure,
-    )
+    return BufferedProducer(process_on(dynamo, clock, **settings), buffering, on_failure)
 
 
 def loop_producer_on(
@@ -102,22 +88,7 @@ def loop_producer_on(
 ) -> AsyncBufferedProducer:
     """The same on an event loop."""
     buffering = buffering or Buffering(linger_ms=PATIENT_MS)
-    clock = clock or ManualClock()
-
-    @asynccontextmanager
-    async def open_delivery() -> AsyncIterator[BatchDelivery]:
-        yield BatchDelivery(sender_on(dynamo, clock), buffering.attempts)
-
-    def open_spool() -> Spool | None:
-        return None if buffering.spool is None else Spool.open(buffering.spool, ledger=LEDGER)
-
-    return AsyncBufferedProducer(
-        buffering,
-        open_delivery,
-        EntryMaker(REGION, clock),
-        open_spool=open_spool,
-        on_failure=on_failure,
-    )
+    return AsyncBufferedProducer(process_on(dynamo, clock), buffering, on_failure)
 
 
 @dataclass(slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -19,9 +18,8 @@ from countledger.ledger.errors import (
     Unacknowledged,
     Unclear,
 )
-from countledger.ledger.namespace import Namespaces
 from countledger.producers.buffer.producer import BufferedProducer, ThreadedBuffer
-from countledger.producers.buffer.sending import BatchDelivery, BufferState, EntryMaker
+from countledger.producers.buffer.sending import BufferState
 from countledger.producers.buffer.settings import (
     BufferFull,
     Buffering,
@@ -30,11 +28,9 @@ from countledger.producers.buffer.settings import (
     StillBuffered,
 )
 from countledger.producers.event import Event, Receipt, Status
-from tests.unit.connections import connection_on
-from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, refuses
 from tests.unit.producers.buffers import PATIENT_MS, GatedClient, producer_on
-from tests.unit.producers.senders import REGION, TABLE, entries_in, sender_on
+from tests.unit.producers.senders import TABLE, entries_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -327,11 +323,10 @@ def test_what_concerns_every_event_is_the_outcome_where_no_client_can_be_made() 
     """Another error may come from anywhere: of that batch nothing is known."""
     errors = [NoCredentials("expired"), ZeroDivisionError("a bug")]
 
-    def make_delivery() -> BatchDelivery:
+    def fail() -> None:
         raise errors.pop(0)
 
-    maker = EntryMaker(REGION, ManualClock())
-    producer = BufferedProducer(Buffering(), make_delivery, maker, ledger="l")
+    producer = producer_on(MemoryClient(), Buffering(), before_client=fail)
     outcomes = producer.record_many([Event("a:b", 1)]) + producer.record_many([Event("a:b", 1)])
     producer.close()
 
@@ -455,18 +450,13 @@ def test_an_interrupt_while_the_caller_sends_hands_the_batch_back() -> None:
 
 def test_a_namespace_that_cannot_be_read_fails_its_own_entries_alone() -> None:
     """The others of the batch are recorded; once it can be read, so are these."""
-    dynamo, clock = MemoryClient(), ManualClock()
+    dynamo = MemoryClient()
     unreadable = refuses(
         Throttled("slow"), "get", times=99, where=lambda get: get.key["counter"] == "namespace#bad"
     )
     reads = MemoryClient(tables=dynamo.tables, plans=[unreadable])
-    sender = replace(sender_on(dynamo, clock), namespaces=Namespaces(connection_on(reads)))
-    with BufferedProducer(
-        Buffering(linger_ms=PATIENT_MS),
-        lambda: BatchDelivery(sender, 3),
-        EntryMaker(REGION, clock),
-        ledger="x",
-    ) as producer:
+    buffering = Buffering(linger_ms=PATIENT_MS, attempts=3)
+    with producer_on(dynamo, buffering, reads=reads) as producer:
         producer.add("good:a", 1)
         producer.add("bad:a", 2)
         with pytest.raises(NotRecorded) as raised:
@@ -483,12 +473,10 @@ def test_a_namespace_that_cannot_be_read_fails_its_own_entries_alone() -> None:
 
 @pytest.mark.parametrize("error", [NoCredentials("none"), OSError("too many open files")])
 def test_a_setup_that_fails_comes_back_with_each_entry(error: Exception) -> None:
-    def make_delivery() -> BatchDelivery:
+    def fail() -> None:
         raise error
 
-    producer = BufferedProducer(
-        Buffering(linger_ms=PATIENT_MS), make_delivery, EntryMaker(REGION), ledger="x"
-    )
+    producer = producer_on(MemoryClient(), before_client=fail)
     producer.add("a:b", 1)
 
     with pytest.raises(NotRecorded) as raised:

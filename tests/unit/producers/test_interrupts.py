@@ -19,9 +19,9 @@ from countledger.producers.buffer.sending import BufferState, EntryMaker, keep
 from countledger.producers.buffer.settings import Buffering, NotRecorded, Outcomes, PendingEntry
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.event import Event, Status
-from tests.unit.ledger.clocks import ManualClock
+from tests.unit.ledger.memory import MemoryClient
 from tests.unit.producers.buffers import GatedClient, producer_on
-from tests.unit.producers.senders import REGION
+from tests.unit.producers.senders import process_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -215,7 +215,7 @@ def test_a_signal_while_a_plain_event_is_taken_leaves_no_headroom_behind() -> No
     """The event is queued or it is not; the headroom is that of what is queued."""
     for at in count():
         outcomes = Outcomes(Lock(), None)
-        state = BufferState(Buffering(), EntryMaker(REGION, ManualClock()), None, outcomes)
+        state = BufferState(Buffering(), EntryMaker(process_on(MemoryClient())), None, outcomes)
         first, second = (state.pending_of_plain("a:a", 1) for _ in range(2))
         assert state.has_headroom(1, first.size)
         state.take(first)
@@ -236,7 +236,7 @@ def test_a_plain_event_is_not_taken_in_one_step_where_something_is_to_be_decided
     obstacle: str,
 ) -> None:
     outcomes = Outcomes(Lock(), None)
-    state = BufferState(Buffering(), EntryMaker(REGION, ManualClock()), None, outcomes)
+    state = BufferState(Buffering(), EntryMaker(process_on(MemoryClient())), None, outcomes)
     first, second = (state.pending_of_plain("a:a", 1) for _ in range(2))
     assert state.has_headroom(1, first.size)
     state.take(first)
@@ -271,7 +271,7 @@ def test_a_signal_while_a_buffer_hands_back_leaves_no_entry_without_an_outcome(
         lock = Lock()
         lock.acquire()  # as `close` holds it
         outcomes = Outcomes(lock, None)
-        maker = EntryMaker(REGION, ManualClock())
+        maker = EntryMaker(process_on(MemoryClient()))
         state = BufferState(Buffering(coalesce=coalesce), maker, None, outcomes)
         pendings = [state.pending_of_plain(f"a:{number}", 1) for number in range(3)]
         for one in pendings:
@@ -326,7 +326,7 @@ def test_a_signal_while_entries_are_kept_leaves_none_that_the_spool_does_not_kno
     tmp_path: Path,
 ) -> None:
     """Sent again by its owner and by the next start, under two ids, an event would count twice."""
-    maker = EntryMaker(REGION, ManualClock())
+    maker = EntryMaker(process_on(MemoryClient()))
     keeping = (EntryMaker.make, keep, Spool.freeze, Spool._roll_back, Spool._delete)
     with closing(Spool.open(tmp_path / "spool", ledger="ours", fsync=False)) as spool:
         for at in count():
@@ -354,7 +354,7 @@ def test_a_signal_while_an_event_is_added_leaves_it_in_no_entry_and_in_the_spool
     tmp_path: Path, *, before: int
 ) -> None:
     """Both would count at the end: its entry now, and its row in the spool at the next start."""
-    maker = EntryMaker(REGION, ManualClock())
+    maker = EntryMaker(process_on(MemoryClient()))
     with closing(Spool.open(tmp_path / "spool", ledger="ours", fsync=False)) as spool:
         for at in count():
             outcomes = Outcomes(Lock(), None)

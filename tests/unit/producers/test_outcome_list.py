@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from countledger.ledger.errors import BadInput, KeyExpired, Unacknowledged
 from countledger.producers.event import Receipt, Status
-from countledger.producers.recorder import Outcome, OutcomeList
+from countledger.producers.sender import Outcome, OutcomeList
 
 _LATE = KeyExpired("too late")
 _DUPLICATE = Receipt("a:x", "dup", Status.DUPLICATE)

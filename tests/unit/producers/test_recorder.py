@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,11 +23,12 @@ from countledger.ledger.ids import new_id
 from countledger.ledger.namespace import Kind, Namespace, Namespaces
 from countledger.producers import recorder as recorder_module
 from countledger.producers.event import Event, Receipt, Status, make_entry
-from countledger.producers.recorder import Recorder, ledgers_of
+from countledger.producers.recorder import Recorder
+from countledger.producers.sender import ledgers_of
 from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, refuses
-from tests.unit.producers.senders import REGION, entries_in, recorder_on, sender_on
+from tests.unit.producers.senders import REGION, entries_in, process_on, recorder_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,18 +130,17 @@ def test_what_concerns_every_event_is_raised_where_nothing_was_written() -> None
 
 def test_a_namespace_that_cannot_be_read_hides_no_receipt() -> None:
     """The second group of events meets it; the first one is written by then."""
-
-    class Shut(Namespaces):
-        def for_use(self, counter: str, kind: Kind, *more: Any) -> Namespace:  # noqa: ANN401
-            if counter.startswith("shut:"):
-                raise AccessDenied("not allowed")
-            return super().for_use(counter, kind, *more)
-
     dynamo = MemoryClient()
-    sender = sender_on(dynamo, ManualClock())
-    shut = replace(sender, namespaces=Shut(connection_on(dynamo)))
+    denied = refuses(
+        AccessDenied("not allowed"),
+        "get",
+        times=99,
+        where=lambda get: get.key["counter"] == "namespace#shut",
+    )
+    reads = MemoryClient(tables=dynamo.tables, plans=[denied])
 
-    recorder, events = Recorder(shut, REGION, sender.clock), [*_ones(300), Event("shut:x", 1)]
+    recorder = Recorder(process_on(dynamo, reads=reads))
+    events = [*_ones(300), Event("shut:x", 1)]
     streamed: list[Receipt | CountledgerError] = []
 
     with pytest.raises(AccessDenied):

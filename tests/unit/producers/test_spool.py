@@ -22,7 +22,7 @@ from countledger.ledger.errors import KeyExpired, NoCredentials
 from countledger.ledger.limits import DAY_MS
 from countledger.producers.buffer import producer as buffer_processes
 from countledger.producers.buffer.producer import BufferedProducer
-from countledger.producers.buffer.sending import BatchDelivery, EntryMaker
+from countledger.producers.buffer.sending import EntryMaker
 from countledger.producers.buffer.settings import (
     BufferFull,
     Buffering,
@@ -36,8 +36,8 @@ from countledger.producers.event import Event, Status
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, waits_for
 from tests.unit.ledger.processes import printed
-from tests.unit.producers.buffers import PATIENT_MS, producer_on
-from tests.unit.producers.senders import REGION, entries_in, sender_on
+from tests.unit.producers.buffers import LEDGER, PATIENT_MS, producer_on
+from tests.unit.producers.senders import entries_in, process_on
 from tests.unit.producers.test_buffer import NOBODY
 
 if TYPE_CHECKING:
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from countledger.producers.buffer.settings import Failure
-
-LEDGER = "in memory"
 
 
 def spooling(path: Path, *, coalesce: bool = False, attempts: int = 2) -> Buffering:
@@ -139,14 +137,12 @@ def test_what_no_sender_could_be_made_for_counts_once(tmp_path: Path) -> None:
     dynamo, clock = MemoryClient(), ManualClock()
     failures = [NoCredentials("none")]
 
-    def make_delivery() -> BatchDelivery:
+    def fail() -> None:
         if failures:
             raise failures.pop()
-        return BatchDelivery(sender_on(dynamo, clock), 2)
 
     buffering = spooling(tmp_path, coalesce=True)
-    maker = EntryMaker(REGION, clock)
-    producer = BufferedProducer(buffering, make_delivery, maker, ledger=LEDGER)
+    producer = producer_on(dynamo, buffering, clock=clock, before_client=fail)
     producer.add_many([Event("a:b", 1)] * 3)
     entry = handed_back(producer)
     producer.resend(entry)
@@ -159,7 +155,9 @@ def test_what_no_sender_could_be_made_for_counts_once(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_called_a_full_disk(tmp_path: Path) -> None:
     spool = Spool.open(tmp_path / "spool", ledger=LEDGER)
-    entry = EntryMaker(REGION).of_event(Event("a:b", 1, note={"n": "x" * 1_000}))
+    entry = EntryMaker(process_on(MemoryClient())).of_event(
+        Event("a:b", 1, note={"n": "x" * 1_000})
+    )
     spool.connection.execute("PRAGMA max_page_count = 20")
     with pytest.raises(SpoolRefused, match="disk is full"):
         spool.append([PendingEntry(NOBODY, "a:b", 1, entry) for _ in range(5_000)])
@@ -192,7 +190,7 @@ def test_what_the_spool_does_not_keep_is_not_sent(tmp_path: Path) -> None:
 def test_an_interrupted_commit_is_undone_and_the_next_one_passes(tmp_path: Path) -> None:
     """Else the transaction would stay open, and the spool would take nothing more."""
     spool = Spool.open(tmp_path / "spool", ledger=LEDGER)
-    entry = EntryMaker(REGION).of_event(Event("a:b", 1))
+    entry = EntryMaker(process_on(MemoryClient())).of_event(Event("a:b", 1))
     spool.append([PendingEntry(NOBODY, "a:b", 1, entry) for _ in range(3)])
 
     def interrupted() -> Iterator[int]:
@@ -254,7 +252,7 @@ import sys
 from countledger.producers.buffer.spool import Spool
 
 try:
-    Spool.open(sys.argv[1], ledger="in memory")
+    Spool.open(sys.argv[1], ledger="table ledger in eu-west-1")
 except Exception as error:
     print(type(error).__name__, error)
 """
@@ -288,18 +286,14 @@ def test_a_close_reports_no_entry_that_the_spool_does_not_know(tmp_path: Path) -
     An app that sent the first entry again would count them twice.
     """
     gate, under_way, done = threading.Event(), threading.Event(), threading.Event()
-    dynamo, clock, buffering = MemoryClient(), ManualClock(), spooling(tmp_path, coalesce=True)
+    dynamo, buffering = MemoryClient(), spooling(tmp_path, coalesce=True)
 
-    def make_delivery() -> BatchDelivery:
+    def wait() -> None:
         under_way.set()
         assert gate.wait(20)
-        return BatchDelivery(sender_on(dynamo, clock), 2)
 
     told: list[Failure] = []
-    maker = EntryMaker(REGION, clock)
-    producer = BufferedProducer(
-        buffering, make_delivery, maker, ledger=LEDGER, on_failure=told.append
-    )
+    producer = producer_on(dynamo, buffering, on_failure=told.append, before_client=wait)
     for _ in range(3):
         pending = producer.add("a:b", 1)
     pending.add_done_callback(lambda _: done.set())
@@ -312,7 +306,7 @@ def test_a_close_reports_no_entry_that_the_spool_does_not_know(tmp_path: Path) -
     gate.set()
     assert done.wait(20)
     assert entries_in(dynamo) == []
-    with producer_on(dynamo, buffering, clock=clock):
+    with producer_on(dynamo, buffering):
         pass
     assert entries_in(dynamo) == [3]
 
@@ -358,7 +352,7 @@ FORKING = """
 import os, sys
 from countledger.producers.buffer.spool import Spool
 
-spool = Spool.open(sys.argv[1], ledger="in memory")
+spool = Spool.open(sys.argv[1], ledger="table ledger in eu-west-1")
 child = os.fork()
 if child == 0:
     sys.exit()

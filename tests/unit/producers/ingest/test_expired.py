@@ -15,10 +15,10 @@ from countledger.producers.event import Status
 from countledger.producers.ingest.ingest import LateResender, LateStatus, late_status
 from countledger.producers.ingest.redrive import entries_in
 from tests.unit.ledger.clocks import NOW_MS
-from tests.unit.ledger.memory import LOST, Fault, MemoryClient
+from tests.unit.ledger.memory import LOST, Fault
 from tests.unit.producers.ingest.world import World
 from tests.unit.producers.kinesis.entries import entry
-from tests.unit.producers.senders import REGION, sender_on
+from tests.unit.producers.senders import REGION, process_on
 
 MADE_MS = NOW_MS - HORIZON_DEFAULT_MS - HOUR_MS
 LATE = entry(7, at_ms=MADE_MS)
@@ -32,8 +32,7 @@ def head(from_at_ms: int, to_at_ms: int) -> Head:
 
 
 def resender_on(world: World) -> LateResender:
-    reads = MemoryClient(tables=world.dynamo.tables)
-    return LateResender(sender_on(world.dynamo, world.clock), reads, world.clock)
+    return LateResender(process_on(world.dynamo, world.clock))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """What comes through the stream is in the ledger once, or in the quarantine with the reason."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,18 +17,18 @@ from countledger.ledger.errors import (
 from countledger.ledger.ids import IdempotencyKey, new_id
 from countledger.ledger.limits import HORIZON_DEFAULT_MS
 from countledger.ledger.namespace import Kind as NamespaceKind
-from countledger.ledger.namespace import Namespace, Namespaces
+from countledger.ledger.namespace import Namespaces
 from countledger.ledger.values import parse_time
 from countledger.producers.event import Event, Status, make_entry
 from countledger.producers.ingest.entries import EntryWriter, RejectionKind
 from countledger.producers.kinesis import encode, pack, unpack_record
 from tests.unit.connections import connection_on
-from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import Fault, MemoryClient
+from tests.unit.ledger.clocks import NOW_MS
+from tests.unit.ledger.memory import Fault, MemoryClient, refuses
 from tests.unit.producers.ingest.world import World, law_holds
 from tests.unit.producers.kinesis.entries import ORIGIN, entry
 from tests.unit.producers.kinesis.streams import delivered
-from tests.unit.producers.senders import sender_on
+from tests.unit.producers.senders import process_on
 
 
 def packed(*deltas: int, at_ms: int = NOW_MS) -> bytes:
@@ -115,15 +114,12 @@ def test_a_counter_of_another_kind_is_refused() -> None:
 
 
 def test_a_namespace_that_cannot_be_read_stops_its_own_entries_only() -> None:
-    class Shut(Namespaces):
-        def for_use(self, counter: str, kind: NamespaceKind, *more: Any) -> Namespace:  # noqa: ANN401
-            if counter.startswith("shut:"):
-                raise Throttled("slow")
-            return super().for_use(counter, kind, *more)
-
     dynamo = MemoryClient()
-    namespaces = Shut(connection_on(dynamo))
-    writer = EntryWriter(replace(sender_on(dynamo, ManualClock()), namespaces=namespaces))
+    slow = refuses(
+        Throttled("slow"), "get", times=99, where=lambda get: get.key["counter"] == "namespace#shut"
+    )
+    reads = MemoryClient(tables=dynamo.tables, plans=[slow])
+    writer = EntryWriter(process_on(dynamo, reads=reads))
 
     first, second, third = writer.write([entry(1, "shut:x"), entry(2), entry(3, "shut:y")])
 

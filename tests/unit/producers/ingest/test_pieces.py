@@ -16,7 +16,12 @@ from countledger.ledger.limits import INGEST_PIECE
 from countledger.ledger.operations import Delete
 from countledger.ledger.quarantine import QuarantineStore
 from countledger.producers.ingest.entries import RejectionKind
-from countledger.producers.ingest.ingest import IngestOutcome, IngestQuarantine, quarantined_of
+from countledger.producers.ingest.ingest import (
+    Ingest,
+    IngestOutcome,
+    IngestQuarantine,
+    quarantined_of,
+)
 from countledger.producers.kinesis import bundle, encode, unpack_record
 from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
@@ -100,18 +105,21 @@ def test_a_record_of_any_messages_is_done_after_some_invocations(
 
 
 def test_a_long_record_costs_a_read_unit_and_a_write_unit_a_piece() -> None:
-    """One that is short costs nothing more."""
+    """One that is short costs nothing more.
+
+    Each invocation of this test reads its namespace.
+    """
     world = World(piece=PIECE)
     world.apply(packed(1_000))
-    world.dynamo.calls.clear()
-    world.apply(packed(*range(1, PIECE + 1)))
-    short = Counter(world.dynamo.calls)
-    world.dynamo.calls.clear()
 
-    world.apply(packed(*range(11, 11 + 3 * PIECE)))
+    def calls_of(*deltas: int) -> Counter[str]:
+        world.dynamo.calls.clear()
+        world.reads.calls.clear()
+        world.apply(packed(*deltas))
+        return Counter(world.dynamo.calls + world.reads.calls)
 
-    assert short == {"put_batch": 1}
-    assert Counter(world.dynamo.calls) == {"put_batch": 3, "get": 1, "put": 2}
+    assert calls_of(*range(1, PIECE + 1)) == {"put_batch": 1, "get": 1}
+    assert calls_of(*range(11, 11 + 3 * PIECE)) == {"put_batch": 3, "get": 1 + 1, "put": 2}
 
 
 def test_without_its_progress_a_long_record_is_begun_again_and_counts_once() -> None:
@@ -140,7 +148,7 @@ def test_a_progress_that_cannot_be_stored_stops_nothing(error: Exception) -> Non
                 raise error
             super().put(put)
 
-    world = World(piece=PIECE, dynamo=NoProgress())
+    world = World(piece=PIECE, reads=NoProgress())
 
     outcome = world.apply(packed(*range(1, 21)))
 
@@ -152,10 +160,9 @@ def test_what_one_record_has_that_cannot_be_read_is_one_item_with_its_count() ->
     """Of 170,000 empty messages two requests would be sent for each."""
     world = World()
     copies = IngestQuarantine(QuarantineStore(connection_on(world.dynamo)), world.quarantine)
-    ingest = world.ingest
     data = bundle([b""] * 20_000)
 
-    outcome = type(ingest)(ingest.writer, copies, "eu", ingest.progress).apply(
+    outcome = Ingest(world.ingest.connection, copies).apply(
         [delivered(data, sequence=1, arrived_s=NOW_MS / 1_000)], stream="arn", shard="s"
     )
 

@@ -16,8 +16,8 @@ from countledger.ledger.quarantine import (
     QuarantineSource,
     QuarantineStore,
 )
-from countledger.producers.ingest.entries import EntryWriter, RecordProgress, RejectionKind
-from countledger.producers.ingest.ingest import Ingest, IngestQuarantine, LateResender
+from countledger.producers.ingest.entries import RejectionKind
+from countledger.producers.ingest.ingest import Ingest, IngestQuarantine
 from countledger.producers.ingest.redrive import IngestRedrive
 from countledger.producers.kinesis import DIGEST_SIZE, MAGIC, bundle, encode, pack, unpack_record
 from tests.unit.connections import connection_on
@@ -26,7 +26,7 @@ from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.ingest.world import World
 from tests.unit.producers.kinesis.entries import entry
 from tests.unit.producers.kinesis.test_aggregate import sealed
-from tests.unit.producers.senders import REGION, TABLE, sender_on
+from tests.unit.producers.senders import TABLE, process_on
 
 COUNTERS = "counters"
 _IDS = {delta: new_id(NOW_MS) for delta in (5, 6)}
@@ -53,8 +53,7 @@ class Keeping(World):
     @property
     def ingest(self) -> Ingest:
         kept = IngestQuarantine(self.copies, self.quarantine)
-        progress = RecordProgress(self.dynamo, "counters", self.clock)
-        return Ingest(EntryWriter(sender_on(self.dynamo, self.clock)), kept, REGION, progress)
+        return Ingest(process_on(self.dynamo, self.clock), kept)
 
     @property
     def copies(self) -> QuarantineStore:
@@ -62,9 +61,7 @@ class Keeping(World):
 
     @property
     def again(self) -> IngestRedrive:
-        sender = sender_on(self.dynamo, self.clock)
-        override = LateResender(sender, MemoryClient(tables=self.dynamo.tables), self.clock)
-        return IngestRedrive(EntryWriter(sender), override, REGION)
+        return IngestRedrive(process_on(self.dynamo, self.clock))
 
     def kept(self) -> list[QuarantinedRecord]:
         return list(self.copies.newest(QuarantineSource.KINESIS))

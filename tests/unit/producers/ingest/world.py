@@ -1,17 +1,16 @@
 """The ingest over tables in memory, and a quarantine that keeps what it is given."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from countledger.ledger.attributes import Item
 from countledger.ledger.limits import INGEST_PIECE
-from countledger.producers.ingest.entries import EntryWriter, RecordProgress
 from countledger.producers.ingest.ingest import Ingest, IngestOutcome, QuarantineMessage
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
 from tests.unit.producers.kinesis.streams import delivered
-from tests.unit.producers.senders import REGION, TABLE, sender_on
+from tests.unit.producers.senders import TABLE, process_on
 
 
 @dataclass(slots=True)
@@ -42,18 +41,27 @@ class MemoryQuarantine:
 
 @dataclass(slots=True)
 class World:
-    """One ledger, one clock, one quarantine."""
+    """One ledger, one clock, one quarantine.
+
+    Attributes:
+        dynamo: writes the entries.
+        reads: reads, and stores how far a long record has come; made if it is not given.
+    """
 
     clock: ManualClock = field(default_factory=ManualClock)
     dynamo: MemoryClient = field(default_factory=MemoryClient)
     quarantine: MemoryQuarantine = field(default_factory=MemoryQuarantine)
     piece: int = INGEST_PIECE
+    reads: MemoryClient = field(default_factory=MemoryClient)
+
+    def __post_init__(self) -> None:
+        """Both clients have the same tables."""
+        self.reads = replace(self.reads, tables=self.dynamo.tables)
 
     @property
     def ingest(self) -> Ingest:
-        writer = EntryWriter(sender_on(self.dynamo, self.clock))
-        progress = RecordProgress(self.dynamo, "counters", self.clock)
-        return Ingest(writer, self.quarantine, REGION, progress, self.piece)
+        process = process_on(self.dynamo, self.clock, reads=self.reads)
+        return Ingest(process, self.quarantine, self.piece)
 
     def apply(self, *data: bytes, arrived_ms: int = NOW_MS) -> IngestOutcome:
         records = [

@@ -2,13 +2,12 @@
 
 import base64
 from dataclasses import dataclass, field
-from random import Random
-from typing import Any, cast
+from typing import Any
 
-from mypy_boto3_kinesis import KinesisClient
-
-from countledger.producers.kinesis import KinesisProducer, KinesisSender, decode, unpack_record
+from countledger.producers.kinesis import KinesisProducer, decode, unpack_record
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
+from tests.unit.ledger.memory import MemoryClient
+from tests.unit.producers.senders import process_on
 
 STREAM = "events"
 ARN = "arn:aws:kinesis:eu-west-1:000000000000:stream/events"
@@ -105,10 +104,10 @@ def producer_on(
     stream: MemoryStream, clock: ManualClock | None = None, name: str = STREAM
 ) -> KinesisProducer:
     """A producer on a stream in memory."""
-    clock = clock or ManualClock()
-    client = cast("KinesisClient", stream)
-    sender = KinesisSender(client, name, clock, Random(7))  # noqa: S311 - jitter
-    return KinesisProducer(sender, REGION, clock)
+    connection = process_on(
+        MemoryClient(), clock, clients={"kinesis": stream}, ingest_stream_arn=name
+    )
+    return KinesisProducer(connection)
 
 
 def deltas(stream: MemoryStream) -> list[object]:
