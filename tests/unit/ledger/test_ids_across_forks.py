@@ -69,7 +69,7 @@ _SOURCES = {
     ),
     "entries of a buffer": (
         _PRODUCER,
-        "lambda: producer._here().state.maker.new_ids(1_900_000_000_000, 1)[0]",
+        "lambda: producer.connection.ids.new_ids(1_900_000_000_000, 1)[0]",
         1_000,
     ),
     "runs, memberships, leases": (
