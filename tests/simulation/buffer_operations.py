@@ -213,11 +213,12 @@ def _hand(client: Client, form: str) -> Hand | None:
     threads.belongs(client.process)
     if form in client.product.hands:
         return client.product.hands[form]
-    random, name = client.random, f"{client.name}, {form}"
-    if name not in client.memory.spools:
-        path = str(client.world.folder() / f"{name}.spool")
-        client.memory.spools[name] = random.choice(["", path, path])
-    spool = client.memory.spools[name] or None
+    random, region = client.random, client.process.region
+    name = f"{client.name}, {form}"
+    if (name, region) not in client.memory.spools:
+        path = str(client.world.folder() / f"{name}, {region}.spool")
+        client.memory.spools[name, region] = random.choice(["", path, path])
+    spool = client.memory.spools[name, region] or None
     hand = Hand(None, spooled=spool is not None)
 
     def hear_of(failure: Failure) -> None:
@@ -313,10 +314,10 @@ def note(client: Client, hand: Hand) -> None:
 
 def check_spools(world: World, memory: Memory) -> None:
     """A next process sends all that is left in a spool."""
-    for name, path in sorted(memory.spools.items()):
+    for (name, region), path in sorted(memory.spools.items()):
         if not path:
             continue
-        process = world.process(world.home, f"the last of {name}")
+        process = world.process(region, f"the last of {name}")
         threads.belongs(process)
         producer = open_producer(process, Buffering(spool=path), None)
         try:

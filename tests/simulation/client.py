@@ -62,7 +62,7 @@ class Memory:
         unnumbered: items of which nobody could tell whether they were put.
         message_ids: counters and ids of messages that were sent through Kinesis.
         streamed: entries that Kinesis may have or not, and when they were last sent.
-        spools: per client, the file of its spool, or none.
+        spools: per client and region, the file of its spool, or none.
         claims: claims that were looked up, which may be released by their ids.
         acquires: calls of quotas under a key.
         tickets: reservations that somebody was told of.
@@ -86,7 +86,7 @@ class Memory:
     keyed: list[Event] = field(default_factory=list)
     message_ids: list[tuple[str, str]] = field(default_factory=list)
     streamed: list[tuple[Entry, int]] = field(default_factory=list)
-    spools: dict[str, str] = field(default_factory=dict)
+    spools: dict[tuple[str, str], str] = field(default_factory=dict)
     claims: list[Claim] = field(default_factory=list)
     acquires: list[QuotaCall] = field(default_factory=list)
     tickets: list[Ticket] = field(default_factory=list)

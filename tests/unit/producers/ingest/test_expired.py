@@ -15,7 +15,7 @@ from countledger.producers.event import Status
 from countledger.producers.ingest.ingest import LateResender, LateStatus, late_status
 from countledger.producers.ingest.redrive import entries_in
 from tests.unit.ledger.clocks import NOW_MS
-from tests.unit.ledger.memory import LOST, Fault
+from tests.unit.ledger.memory import LOST, Fault, MemoryClient
 from tests.unit.producers.ingest.world import World
 from tests.unit.producers.kinesis.entries import entry
 from tests.unit.producers.senders import REGION, process_on
@@ -57,14 +57,23 @@ def test_an_entry_and_a_head_say_whether_a_late_one_was_counted(
 
 
 @pytest.mark.parametrize(
-    ("ago_ms", "status"),
-    [(30 * MINUTE_MS, LateStatus.UNKNOWN), (32 * MINUTE_MS, LateStatus.UNCOUNTED)],
+    ("settings", "ago_min", "status"),
+    [
+        ({}, 30, LateStatus.UNKNOWN),
+        ({}, 32, LateStatus.UNCOUNTED),
+        ({"clock_skew_ms": 10 * MINUTE_MS}, 39, LateStatus.UNKNOWN),
+        ({"clock_skew_ms": 10 * MINUTE_MS}, 41, LateStatus.UNCOUNTED),
+        ({"replication_bound_ms": HOUR_MS}, 75, LateStatus.UNKNOWN),
+        ({"replication_bound_ms": HOUR_MS}, 77, LateStatus.UNCOUNTED),
+    ],
 )
-def test_what_expired_a_moment_ago_may_still_be_written(ago_ms: int, status: LateStatus) -> None:
+def test_what_expired_a_moment_ago_may_still_be_written(
+    settings: dict[str, int], ago_min: int, status: LateStatus
+) -> None:
     """To another clock it has not expired, and a request may be on its way."""
-    late = replace(LATE, at_ms=NOW_MS - HORIZON_DEFAULT_MS - ago_ms)
+    late = replace(LATE, at_ms=NOW_MS - HORIZON_DEFAULT_MS - ago_min * MINUTE_MS)
 
-    assert resender_on(World()).status_of(late) is status
+    assert LateResender(process_on(MemoryClient(), **settings)).status_of(late) is status
 
 
 def test_what_could_not_be_sent_is_the_same_entry_at_the_next_run() -> None:
