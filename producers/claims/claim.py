@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, require
@@ -178,6 +178,15 @@ class Taking:
         condition = AnyOf(free, AllOf(*mine)) if self.again else free
         return Update(self.table, dict(self.claim.key), tuple(clauses), condition)
 
+    @property
+    def may_disturb(self) -> bool:
+        """Whether a request that lands after the call's answer could change anything."""
+        return self.own
+
+    def may_come(self, _found: Item | None) -> bool:
+        """Whether what it frees may still be taken: it frees nothing."""
+        return False
+
     def over(self, found: Item | None, new_id: str) -> Taking | None:
         """The same take in place of what it met; None: the value is not to be had that way.
 
@@ -247,6 +256,11 @@ class Freeing:
     seen: bool
     moved: bool = False
     met: Before | None = None
+
+    @property
+    def may_disturb(self) -> bool:
+        """Whether a request that lands after the call's answer could change anything."""
+        return False
 
     @property
     def place(self) -> tuple[str, Item]:
@@ -322,8 +336,11 @@ class Freeing:
         return _refused(self.claim, claim)
 
 
+ClaimWrite: TypeAlias = Taking | Freeing
+
+
 def fence_of(
-    write: Taking | Freeing, found: Item | None, now_ms: int, new_id: str
+    write: ClaimWrite, found: Item | None, now_ms: int, new_id: str
 ) -> Put | Update | None:
     """What stops every request that a call has sent so far; None: none of them can be applied.
 

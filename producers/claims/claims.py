@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Reply, Steps, Verdict
     from countledger.ledger.connection import Connection
     from countledger.ledger.errors import Refused
+    from countledger.producers.claims.claim import ClaimWrite
     from countledger.producers.own_items import OwnWrite
 
 
@@ -79,10 +80,12 @@ class OwnedWrite(Protocol):
 # A write that was refused, and the item that it met.
 Met: TypeAlias = tuple[OwnedWrite, Item | None]
 Read: TypeAlias = Callable[[Get], "Steps[Item | None]"]
-Prepare: TypeAlias = Callable[[Read], "Steps[Sequence[OwnedWrite]]"]
+Prepare: TypeAlias = Callable[[Read], "Steps[Sequence[ClaimWrite]]"]
 
 
-def write_all(connection: Connection, what: str, prepare: Prepare) -> Steps[bool]:
+def write_all(
+    connection: Connection, what: str, prepare: Prepare, own: Sequence[OwnWrite]
+) -> Steps[bool]:
     """Write everything or nothing: one write unit for a single item, two each for several.
 
     A refusal costs the same, and one read unit for each item that no condition met, to see whether
@@ -103,8 +106,9 @@ def write_all(connection: Connection, what: str, prepare: Prepare) -> Steps[bool
     Args:
         connection: what to work with.
         what: what this is, for messages.
-        prepare: makes the writes, at different items; it is given what reads. Every attempt sends
-            these writes, so that a retry names the identity of what this call saw.
+        prepare: makes the writes of claims, one at least; it is given what reads. Every attempt
+            sends these writes, so that a retry names the identity of what this call saw.
+        own: the writes of the app's own items; all are at different items.
 
     Returns:
         Whether this call did it; False: it was done before.
@@ -124,12 +128,12 @@ def write_all(connection: Connection, what: str, prepare: Prepare) -> Steps[bool
     def read(operation: Get) -> Steps[Item | None]:
         return ask(operation, attempts, give_up)
 
-    writes = yield from prepare(read)
+    claims = tuple((yield from prepare(read)))
 
     def interpret(reply: Reply[_Sent]) -> Verdict[_Sent, _Answered]:
         return reply.state.interpret(reply, lambda: connection.ids.new_id(begun_ms))
 
-    first = _Sent(tuple(writes), connection.ids.new_id(begun_ms))
+    first = _Sent(claims, tuple(own), connection.ids.new_id(begun_ms))
     sent, met = yield from attempt(first, _Sent.send, interpret, give_up, attempts)
     if attempts.maybe_applied:
         met = yield from _Confirmation(connection, sent, attempts, give_up).confirm_refusal(met)
@@ -138,7 +142,7 @@ def write_all(connection: Connection, what: str, prepare: Prepare) -> Steps[bool
     _refuse(met)
     # What was met was done at that moment, whatever others have done since.
     places = [write.place for write, _ in met]
-    for write in writes:
+    for write in first.writes:
         table, key = write.place
         if write.place not in places and not write.done((yield from read(Get(table, key)))):
             refused, found = met[0]
@@ -150,14 +154,19 @@ def write_all(connection: Connection, what: str, prepare: Prepare) -> Steps[bool
 class _Sent:
     """What an attempt sends."""
 
-    writes: tuple[OwnedWrite, ...]
+    claims: tuple[ClaimWrite, ...]
+    own: tuple[OwnWrite, ...]
     token: str
+
+    @property
+    def writes(self) -> tuple[OwnedWrite, ...]:
+        """All of them, those of claims first: a claim is refused for its owner."""
+        return *self.claims, *self.own
 
     def send(self) -> Send:
         """The request."""
-        if len(self.writes) == 1:
-            return Send(self.writes[0].write())
-        return Send(Transact([write.write() for write in self.writes], self.token))
+        writes = [one.write() for one in self.writes]
+        return Send(writes[0] if len(writes) == 1 else Transact(writes, self.token))
 
     def interpret(
         self, reply: Reply[_Sent], new_id: Callable[[], str]
@@ -165,8 +174,7 @@ class _Sent:
         """The answer table."""
         match reply.answer:
             case ConditionFailed(item=found):
-                claim = _claim_of(self.writes)
-                applied = claim.was_applied(found) if reply.maybe_applied else False
+                applied = self.claims[0].was_applied(found) if reply.maybe_applied else False
                 if applied is None:
                     return GiveUp(reply.answer)
                 return Done((self, [])) if applied else self._met({0: found}, new_id)
@@ -181,21 +189,15 @@ class _Sent:
         self, met: Mapping[int, Item | None], new_id: Callable[[], str]
     ) -> Verdict[_Sent, _Answered]:
         """Conditions failed: of takes that met tombstones only, or also of writes to be refused."""
-        writes, others = list(self.writes), []
-        for number, found in met.items():
-            write = writes[number]
-            over = None
-            if isinstance(write, Taking | Freeing):
-                over = write.over(found, new_id())
-            if over is None:
-                others.append((write, found))
-            else:
-                writes[number] = over
+        writes = self.writes
+        over = {n: one.over(met[n], new_id()) for n, one in enumerate(self.claims) if n in met}
+        others = [(writes[n], found) for n, found in met.items() if over.get(n) is None]
         if others:
             return Done((self, others))
         # Other writes than before: they need another token. What refused those refuses them for
         # ever, so none of them can be applied.
-        return Recheck(_Sent(tuple(writes), new_id()), resolved=True)
+        claims = tuple(over.get(n) or one for n, one in enumerate(self.claims))
+        return Recheck(replace(self, claims=claims, token=new_id()), resolved=True)
 
 
 # What an attempt that was answered had sent, and what its writes met; nothing: all was written.
@@ -224,13 +226,13 @@ class _Confirmation:
         Raises:
             Unclear: the fence got no clear answer; or what was to be released may still be taken.
         """
-        write = _claim_of(self.sent.writes)
-        if not met and not (isinstance(write, Taking) and write.own):
+        write = self.sent.claims[0]
+        if not met and not write.may_disturb:
             return met
         found = next((item for one, item in met if one is write), None)
         if not any(one is write for one, _ in met):
             found = yield from ask(Get(*write.place), self.attempts, self.give_up)
-        if isinstance(write, Freeing) and write.may_come(found):
+        if write.may_come(found):
             self._unknown(found)
         alone = len(self.sent.writes) == 1
         if (yield from self._fence(write, found, alone=alone)):
@@ -239,7 +241,7 @@ class _Confirmation:
             return met
         return [] if (yield from self._was_applied()) else met
 
-    def _fence(self, write: Taking | Freeing, found: Item | None, *, alone: bool) -> Steps[bool]:
+    def _fence(self, write: ClaimWrite, found: Item | None, *, alone: bool) -> Steps[bool]:
         """Move the fence; whether a request was applied before it, as far as the claim shows."""
 
         def fence(seen: Item | None) -> Put | Update | None:
@@ -285,13 +287,6 @@ class _Confirmation:
     def _unknown(self, found: Item | None) -> None:
         error = ConditionFailed(found)
         self.give_up(Exhausted(None, self.attempts.made, error, maybe_applied=True))
-
-
-def _claim_of(writes: Sequence[OwnedWrite]) -> Taking | Freeing:
-    """The first write: it is of a claim."""
-    if not isinstance(writes[0], Taking | Freeing):
-        raise TypeError(f"{writes[0]} is no claim")
-    return writes[0]
 
 
 def _refuse(met: Sequence[Met]) -> None:
@@ -348,13 +343,13 @@ class Claims:
             WrongRegion: this is not the home region.
         """
         again = bool(own) or len(claims) > 1
-        writes = [*self._taking(claims, again=again, own=bool(own)), *own]
+        taking = self._taking(claims, again=again, own=bool(own))
 
-        def prepare(_read: Read) -> Steps[Sequence[OwnedWrite]]:
+        def prepare(_read: Read) -> Steps[Sequence[ClaimWrite]]:
             yield from ()
-            return writes
+            return taking
 
-        return self._carry_out("to claim", claims, writes, prepare)
+        return self._carry_out("to claim", claims, taking, prepare, own)
 
     def change(self, claim: Claim, to: str | tuple[str, ...], own: Sequence[OwnWrite] = ()) -> bool:
         """Replace an owner's value by another: four write units, and two for each KB of items.
@@ -380,12 +375,12 @@ class Claims:
         if taken.key == claim.key:
             raise BadClaim(f"{claim.scope} {shown_value(claim.parts)} is to change into itself")
         taking = self._taking([taken], again=True, own=bool(own))
-        what = [self._unseen(claim), *taking, *own]
+        what = [self._unseen(claim), *taking]
 
-        def prepare(read: Read) -> Steps[Sequence[OwnedWrite]]:
-            return [(yield from self._freeing(claim, read, moved=True)), *taking, *own]
+        def prepare(read: Read) -> Steps[Sequence[ClaimWrite]]:
+            return [(yield from self._freeing(claim, read, moved=True)), *taking]
 
-        return self._carry_out("to change", [claim], what, prepare)
+        return self._carry_out("to change", [claim], what, prepare, own)
 
     def release(self, *claims: Claim, own: Sequence[OwnWrite] = ()) -> bool:
         """Free values, if their owners have them: one write unit for a single one, else two each.
@@ -410,15 +405,15 @@ class Claims:
             NotClaimed: one of the values has no owner; nothing is freed.
             ItemInTheWay, BadClaim, BadItem, Unclear, Throttled, WrongRegion: as `take`.
         """
-        what = [*map(self._unseen, claims), *own]
+        what = [*map(self._unseen, claims)]
 
-        def prepare(read: Read) -> Steps[Sequence[OwnedWrite]]:
-            freeing: list[OwnedWrite] = []
+        def prepare(read: Read) -> Steps[Sequence[ClaimWrite]]:
+            freeing: list[ClaimWrite] = []
             for claim in claims:
                 freeing.append((yield from self._freeing(claim, read)))  # noqa: PERF401 - yields
-            return [*freeing, *own]
+            return freeing
 
-        return self._carry_out("to release", claims, what, prepare)
+        return self._carry_out("to release", claims, what, prepare, own)
 
     def find(self, scope: str, value: str | tuple[str, ...]) -> Claim | None:
         """The claim of a value, with its owner and its id, or None: one read unit.
@@ -492,17 +487,20 @@ class Claims:
         self,
         verb: str,
         claims: Sequence[Claim],
-        writes: Sequence[OwnedWrite],
+        what: Sequence[ClaimWrite],
         prepare: Prepare,
+        own: Sequence[OwnWrite],
     ) -> bool:
         """Check the writes, and carry them out.
 
         Args:
             verb: for messages.
             claims: that the caller gave.
-            writes: the same writes as `prepare` makes, before anything is read.
-            prepare: makes the writes; it may read.
+            what: the same writes as `prepare` makes, before anything is read.
+            prepare: makes the writes of claims; it may read.
+            own: the writes of the app's own items.
         """
+        writes: list[OwnedWrite] = [*what, *own]
         if not claims:
             raise BadClaim("no claim: give at least one")
         if len(writes) > TRANSACTION_ACTIONS:
@@ -512,8 +510,8 @@ class Claims:
         if times > 1:
             raise BadItem(f"two writes of one call name the same item: {twice}")
         self.connection.refuse_elsewhere("unique claims work")
-        what = f"{verb} {claims[0].scope} {shown_value(claims[0].parts)} for {claims[0].owner!r}"
-        return self.connection.run(write_all(self.connection, what, prepare))
+        named = f"{verb} {claims[0].scope} {shown_value(claims[0].parts)} for {claims[0].owner!r}"
+        return self.connection.run(write_all(self.connection, named, prepare, own))
 
 
 def _shown_place(write: OwnedWrite) -> str:
