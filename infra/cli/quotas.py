@@ -13,7 +13,7 @@ from countledger.ledger.values import parse_amount as read_amount
 from countledger.ledger.values import parse_time
 from countledger.producers.payload import keyed
 from countledger.producers.quotas.quota import Denied, check_amount
-from countledger.producers.strict.methods import Prefer  # noqa: TC001 - Typer reads it
+from countledger.producers.strict.applying import Prefer  # noqa: TC001 - Typer reads it
 
 if TYPE_CHECKING:
     from countledger.infra.cli.output import Row

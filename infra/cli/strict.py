@@ -38,13 +38,13 @@ from countledger.ledger.limits import HISTORY_DEFAULT, MARKER_WINDOW_DEFAULT_MS,
 from countledger.ledger.values import parse_amount as read_amount
 from countledger.ledger.values import parse_delta_text, parse_time
 from countledger.producers.payload import keyed
+from countledger.producers.strict.applying import Prefer  # noqa: TC001 - Typer reads it
 from countledger.producers.strict.definition import (
     KEEP,
     Keep,
     Method,
     check_amount,
 )
-from countledger.producers.strict.methods import Prefer  # noqa: TC001 - Typer reads it
 from countledger.producers.strict.outcome import BoundReached
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting, Throttled
 from countledger.ledger.ids import IdempotencyKey, check_key
-from countledger.producers.strict import creation, methods
+from countledger.producers.strict import applying, creation
 from countledger.producers.strict.change import make_change
 from countledger.producers.strict.definition import (
     KEEP,
@@ -166,7 +166,7 @@ class StrictCounters(HoldCalls):
         def applied(
             connection: Connection, definition: Definition, item: Item | None
         ) -> Steps[StrictOutcome]:
-            return methods.apply(connection, definition, item, change, prefer=prefer, known=known)
+            return applying.apply(connection, definition, item, change, prefer=prefer, known=known)
 
         return self._with_definition(counter, applied)
 
@@ -292,7 +292,7 @@ class StrictCounters(HoldCalls):
         def withdrawn(
             connection: Connection, definition: Definition, _item: Item | None
         ) -> Steps[StrictOutcome]:
-            return methods.withdraw(connection, definition, key)
+            return applying.withdraw(connection, definition, key)
 
         return self._with_definition(counter, withdrawn)
 

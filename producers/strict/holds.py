@@ -25,7 +25,7 @@ from countledger.ledger.errors import (
     TransactionCancelled,
 )
 from countledger.ledger.limits import HOLD_MAX_MS, HOLD_MIN_MS
-from countledger.producers.strict import methods
+from countledger.producers.strict import applying
 from countledger.producers.strict.change import make_change, refused_among, update_of
 from countledger.producers.strict.definition import Method, Part, StaleDefinition
 from countledger.producers.strict.hold import (
@@ -308,7 +308,7 @@ class HoldCalls:
                 if found is None:
                     raise
                 return found
-            return (yield from methods.apply_at_places(connection, definition, change, begun))
+            return (yield from applying.apply_at_places(connection, definition, change, begun))
 
         outcome = self._with_definition(counter, placed)
         match outcome:

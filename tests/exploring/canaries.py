@@ -32,7 +32,7 @@ from countledger.producers.claims.claim import Before, Freeing
 from countledger.producers.quotas import acquiring
 from countledger.producers.sender import Sender
 from countledger.producers.sequences import sequences
-from countledger.producers.strict import creation, methods, token
+from countledger.producers.strict import applying, creation, token
 from countledger.producers.strict.holds import Readmission
 from countledger.producers.strict.marker import MarkerChange
 from countledger.producers.strict.multi_update import KeyedWrite
@@ -150,7 +150,7 @@ def _without_question(patch: pytest.MonkeyPatch) -> None:
         yield from ()
         return args[-1]
 
-    patch.setattr(methods, "_confirm_by_token", said)
+    patch.setattr(applying, "_confirm_by_token", said)
 
 
 def _unfenced_creation(patch: pytest.MonkeyPatch) -> None:

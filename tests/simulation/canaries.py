@@ -24,7 +24,7 @@ from countledger.ledger import indexes as due_index
 from countledger.ledger.exact import Covered, ExactAccumulator, Head
 from countledger.ledger.operations import Absent, Assign, Put, Update
 from countledger.producers import sender
-from countledger.producers.strict import change, marker, methods, optimistic, token
+from countledger.producers.strict import change, marker, optimistic, token
 from countledger.producers.strict.outcome import BoundReached
 from tests.simulation import (
     alert_canaries,
@@ -285,7 +285,7 @@ _STRICT: Final = [
     Canary(
         "bins: a final read",
         replaced(
-            methods,
+            applying,
             "_split_over_bins",
             lambda _connection, _definition, change, one: one.confirm_refusal(
                 BoundReached(change.counter, 0, "upper", 0, change.delta)

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from countledger.ledger.attempts import Done, GiveUp, Reply
-from countledger.producers.strict import counters, methods, optimistic, token
+from countledger.producers.strict import applying, counters, optimistic, token
 from countledger.producers.strict.outcome import Applied
 from tests.simulation.canary import Canary, all_of, replaced, wrapped
 from tests.simulation.strong import RegionConflict
 
 # The answer tables of the methods that work over regions.
-_TABLES: Final = (methods, optimistic, token)
+_TABLES: Final = (applying, optimistic, token)
 
 
 def _applied(otherwise: Callable[..., Any], reply: Reply[Any]) -> Any:  # noqa: ANN401 - a verdict
