@@ -375,7 +375,7 @@ class Claims:
         if taken.key == claim.key:
             raise BadClaim(f"{claim.scope} {shown_value(claim.parts)} is to change into itself")
         taking = self._taking([taken], again=True, own=bool(own))
-        what = [self._unseen(claim), *taking]
+        what: list[ClaimWrite] = [self._unseen(claim), *taking]
 
         def prepare(read: Read) -> Steps[Sequence[ClaimWrite]]:
             return [(yield from self._freeing(claim, read, moved=True)), *taking]

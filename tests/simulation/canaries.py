@@ -24,7 +24,7 @@ from countledger.ledger import indexes as due_index
 from countledger.ledger.exact import Covered, ExactAccumulator, Head
 from countledger.ledger.operations import Absent, Assign, Put, Update
 from countledger.producers import sender
-from countledger.producers.strict import change, marker, optimistic, token
+from countledger.producers.strict import applying, change, marker, optimistic, token
 from countledger.producers.strict.outcome import BoundReached
 from tests.simulation import (
     alert_canaries,

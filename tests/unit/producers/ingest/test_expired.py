@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -68,7 +69,7 @@ def test_an_entry_and_a_head_say_whether_a_late_one_was_counted(
     ],
 )
 def test_what_expired_a_moment_ago_may_still_be_written(
-    settings: dict[str, int], ago_min: int, status: LateStatus
+    settings: dict[str, Any], ago_min: int, status: LateStatus
 ) -> None:
     """To another clock it has not expired, and a request may be on its way."""
     late = replace(LATE, at_ms=NOW_MS - HORIZON_DEFAULT_MS - ago_min * MINUTE_MS)
