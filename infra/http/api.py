@@ -28,7 +28,16 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-from countledger.infra.http import alerts, claims, counters, groups, quotas, stack, strict
+from countledger.infra.http import (
+    alerts,
+    claims,
+    counters,
+    groups,
+    quotas,
+    sequences,
+    stack,
+    strict,
+)
 from countledger.infra.http.calls import CLIENTS_DEFAULT, READ_UNITS, WRITE_UNITS, Clients
 from countledger.infra.http.counters import LIVE_DEFAULT, LiveBounds, LiveTotals
 from countledger.infra.http.problems import (
@@ -277,7 +286,7 @@ ROUTERS: Final = (
     strict.routes,
     strict.hold_routes,
     quotas.routes,
-    strict.number_routes,
+    sequences.routes,
     claims.routes,
     groups.routes,
     alerts.routes,

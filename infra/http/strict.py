@@ -36,10 +36,9 @@ from countledger.infra.http.shapes import (
     ShownTime,
 )
 from countledger.ledger import keys
-from countledger.ledger.errors import BadInput, NoSuchCounter
+from countledger.ledger.errors import BadInput
 from countledger.ledger.limits import (
     BINS_MAX,
-    BLOCK_MAX,
     HISTORY_MAX,
     HISTORY_MIN,
     HOLD_MAX_MS,
@@ -49,79 +48,6 @@ from countledger.ledger.limits import (
     SET_TOKENS_MAX,
     TRANSACTION_ACTIONS,
 )
-
-# Routes of sequences: numbers that are given out once.
-
-
-# Up to here a number of JSON is exact for every parser.
-_FIRST_MAX: Final = 2**53 - 1
-
-number_routes = APIRouter(route_class=CountedRoute, tags=["sequences"])
-
-
-class NewSequence(InputBody):
-    """A sequence with its first number."""
-
-    sequence: CounterText
-    first: Annotated[int, Field(ge=0, le=_FIRST_MAX)] = 1
-
-
-class DrawInput(InputBody):
-    """How many numbers to draw."""
-
-    size: Annotated[int, Field(ge=1, le=BLOCK_MAX)] = 1
-
-
-class SequenceAnswer(AnswerBody):
-    """The state of a sequence."""
-
-    sequence: str
-    last: int
-    version: int
-    updated_at: ShownTime | None
-
-
-class DrawnAnswer(AnswerBody):
-    """The numbers from `first` to `last`, which no other call gets."""
-
-    sequence: str
-    first: int
-    last: int
-
-
-@number_routes.post("/v1/sequences", status_code=201, response_model=SequenceAnswer)
-def create_sequence(body: NewSequence, call: Called) -> Response:
-    """Create a sequence. One write unit, one read unit."""
-    client = call.administers(body.sequence)
-    made = client.sequences.create(body.sequence, first=body.first)
-    return answered(SequenceAnswer.model_validate(made), 201)
-
-
-@number_routes.get("/v1/sequences/{sequence}", response_model=SequenceAnswer)
-def show_sequence(sequence: CounterPath, call: Called) -> Response:
-    """The state of a sequence. One read unit."""
-    found = call.reads(sequence).sequences.show(sequence)
-    if not found.version:
-        raise NoSuchCounter(f"nothing was ever drawn from sequence {sequence!r}")
-    return answered(SequenceAnswer.model_validate(found))
-
-
-@number_routes.post("/v1/sequences/{sequence}/numbers", response_model=DrawnAnswer)
-def draw(sequence: CounterPath, body: DrawInput, call: Called) -> Response:
-    """The next numbers. One write unit for any size.
-
-    After a lost answer a retry draws others: there may be a gap, and never a number twice.
-    """
-    block = call.writes(sequence).sequences.draw_block(sequence, body.size)
-    return answered(DrawnAnswer(sequence=sequence, first=block[0], last=block[-1]))
-
-
-@number_routes.delete("/v1/sequences/{sequence}", status_code=204)
-def delete_sequence(sequence: CounterPath, call: Called) -> Response:
-    """Delete a sequence: its numbers are given out again. A read unit and a write unit."""
-    call.administers(sequence).sequences.delete(sequence)
-    return Response(status_code=204)
-
 
 # Routes of holds: reserve an amount of a strict counter, confirm or cancel it.
 
