@@ -339,7 +339,7 @@ class Recorder:
     ) -> Sequence[Entry]:
         """The entries of events, or of some of them, of this moment."""
         chosen = events if numbers is None else [events[n] for n in numbers]
-        now_ms, new_ids = self.connection.clock.now_ms(), self.connection.ids.new_ids
+        now_ms, new_ids = self.sender.clock.now_ms(), self.connection.ids.new_ids
         return make_entries(chosen, now_ms=now_ms, origin=self.region, new_ids=new_ids)
 
 

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attempts import Exhausted, Reply, Steps, Verdict
     from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.clock import Clock
     from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.entry import Entry
@@ -241,6 +242,8 @@ class Sender:
     dynamo: DynamoClient = field(init=False, repr=False, compare=False)
     table: str = field(init=False, repr=False, compare=False)
     namespaces: Namespaces = field(init=False, repr=False, compare=False)
+    clock: Clock = field(init=False, repr=False, compare=False)
+    clock_skew_ms: int = field(init=False, repr=False, compare=False)
     perform: DynamoPerformer = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -250,6 +253,8 @@ class Sender:
         found("dynamo", dynamo)
         found("table", to.ledger)
         found("namespaces", Namespaces(to))
+        found("clock", to.clock)
+        found("clock_skew_ms", to.clock_skew_ms)
         found("perform", DynamoPerformer(dynamo, dynamo, to.clock))
 
     def send(self, entry: Entry) -> Receipt:
@@ -408,11 +413,11 @@ class Sender:
         namespaces = [*map(progress.namespaces.__getitem__, counters_of(entries))]
         # All of them may leave within one period: when they leave, one comparison.
         times_ms = times_ms_of(entries)
-        clock, from_ms = self.connection.clock, max(times_ms) - self.connection.clock_skew_ms
+        from_ms = max(times_ms) - self.clock_skew_ms
         to_ms = min(times_ms) + min(map(_HORIZON_MS, namespaces))
 
         def check_ages() -> None:
-            if not from_ms <= clock.now_ms() <= to_ms:
+            if not from_ms <= self.clock.now_ms() <= to_ms:
                 for entry, namespace in zip(entries, namespaces, strict=True):
                     self._check_age(entry, namespace)
 
@@ -465,22 +470,22 @@ class Sender:
         Raises:
             Unacknowledged: it may be deleted.
         """
-        at_ms, to = found.get("at"), self.connection
-        age_ms = to.clock.now_ms() + to.clock_skew_ms - (at_ms if type(at_ms) is int else 0)
+        at_ms = found.get("at")
+        age_ms = self.clock.now_ms() + self.clock_skew_ms - (at_ms if type(at_ms) is int else 0)
         if age_ms > namespace.horizon_ms:
             raise unacknowledged(entry, "an entry under its key is older than the horizon")
 
     def _check_age(self, entry: Entry, namespace: Namespace) -> None:
         check_age(
             entry,
-            now_ms=self.connection.clock.now_ms(),
+            now_ms=self.clock.now_ms(),
             horizon_ms=namespace.horizon_ms,
-            clock_skew_ms=self.connection.clock_skew_ms,
+            clock_skew_ms=self.clock_skew_ms,
         )
 
     def _attempts(self, *, maybe_applied: bool = False) -> Attempts:
-        to = self.connection
-        return Attempts(to.clock, to.random, self.backoff, maybe_applied=maybe_applied)
+        random = self.connection.random
+        return Attempts(self.clock, random, self.backoff, maybe_applied=maybe_applied)
 
 
 def _give_up_batch(exhausted: Exhausted[BatchProgress]) -> BatchProgress:
