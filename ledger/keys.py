@@ -101,7 +101,6 @@ STATE: Final = "state"
 SALVAGE_PREFIX: Final = "salvage#"
 ALERT_RULES: Final = "alerts#rules"
 RULE_PREFIX: Final = "rule#"
-PAST_RULE_PREFIX: Final = "past#"
 RULES_STAMP: Final = "stamp"
 ALERT_PREFIX: Final = "alert#"
 ALERT_LOG: Final = "alerts#log"
@@ -316,10 +315,6 @@ def known_shard_key(stream: str, shard_id: str) -> dict[str, str]:
 
 def rule_key(name: str) -> dict[str, str]:
     return {"counter": ALERT_RULES, "part": RULE_PREFIX + name}
-
-
-def past_rule_key(name: str, revision: str) -> dict[str, str]:
-    return {"counter": ALERT_RULES, "part": f"{PAST_RULE_PREFIX}{name}#{revision}"}
 
 
 def rules_stamp_key() -> dict[str, str]:

@@ -181,6 +181,8 @@ ALERT_RULE_NAME_MAX_BYTES: Final = 64
 # An evaluator holds them all in memory, and reads them all when one changed: some 3 MB. Revisions
 # of the last 30 hours count.
 ALERT_RULES_MAX: Final = 10_000
+# They are in one item, of at most 400 KB; one takes up to 2 KB.
+ALERT_RULE_REVISIONS_MAX: Final = 150
 
 # Up to this many thresholds that one update crosses each get an alert; more get one for the range.
 CROSSINGS_MAX: Final = 100

@@ -1,7 +1,7 @@
 """Records: named settings, each one item, which calls create, change and remove.
 
-Quotas, schedules, windows, rankings, namespaces and the marks of deletions are records. Each has
-these attributes beside its own:
+Quotas, schedules, windows, rankings, namespaces, alert rules and the marks of deletions are
+records. Each has these attributes beside its own:
 
     incarnation    the id of this record; no other record has had it, also not at this key
     revision       how often it was written; each write raises it by one

@@ -120,7 +120,6 @@ class Rule:
         revision: unique among all rules of all times.
         effective_from_ms: evaluates records made from then on, in whole seconds since the epoch.
         effective_until_ms: and before this time; None: no end yet.
-        ended_by: the id of the change that ended it; None: no end yet.
 
     Raises:
         BadRule, BadCounterName: with the value and the rule that it breaks.
@@ -140,7 +139,6 @@ class Rule:
     revision: str = ""
     effective_from_ms: int = 0
     effective_until_ms: int | None = None
-    ended_by: str | None = None
 
     def __post_init__(self) -> None:
         """Check all values, and bring numbers into their canonical form."""

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.limits import ALERT_RULES_AGE_MS
+from countledger.consumers.alerts.rules import RecentRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from countledger.consumers.alerts.rule import Rule
-    from countledger.consumers.alerts.rules import Rules
+    from countledger.consumers.alerts.rules import Rules, RuleSnapshot
 
 
 class RuleIndex:
@@ -90,45 +89,30 @@ class KnownRules(Protocol):
 
 @dataclass(slots=True)
 class RuleCache:
-    """The rules as an evaluator knows them: never older than `ALERT_RULES_AGE_MS`.
-
-    A change is effective later than that after it was written, so every evaluator has read it by
-    then. The age is measured with one clock, so an offset of the clock does not matter.
-    """
+    """The rules as an evaluator knows them: as `RecentRules`, ready to be looked up."""
 
     rules: Rules
-    clock: Clock = field(default_factory=SystemClock)
-    _read_at_ms: int | None = None
-    _number: int | None = None
-    _index: RuleIndex = field(default_factory=lambda: RuleIndex(()))
-    _unreadable: Mapping[str, str] = field(default_factory=dict)
+    _recent: RecentRules = field(init=False, repr=False)
+    _snapshot: RuleSnapshot | None = field(default=None, init=False)
+    _index: RuleIndex = field(default_factory=lambda: RuleIndex(()), init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing is known yet."""
+        self._recent = RecentRules(self.rules)
 
     @property
     def unreadable(self) -> Mapping[str, str]:
         """Why rules could not be read the last time, by name: those are not evaluated."""
-        return self._unreadable
+        return {} if self._snapshot is None else self._snapshot.unreadable
 
     def index(self) -> RuleIndex:
-        """The rules. Called once for each batch of records.
-
-        Free while the cache is young enough. After that one read unit, and if a rule has changed
-        one more for each 4 KB of rules.
+        """The rules. Called once for each batch of records. Cost: as `RecentRules.snapshot`.
 
         Raises:
             ServiceFailed: the rules cannot be read; the batch must be delivered again.
         """
-        now_ms = self.clock.now_ms()
-        if self._read_at_ms is None or not 0 <= now_ms - self._read_at_ms < ALERT_RULES_AGE_MS:
-            self._refresh()
-            # The time before the read: a later change may be missing.
-            self._read_at_ms = now_ms
-        return self._index
-
-    def _refresh(self) -> None:
-        number = self.rules.number()
-        if self._number is None or number != self._number:
-            snapshot = self.rules.read()
+        snapshot = self._recent.snapshot()
+        if snapshot is not self._snapshot:
             self._index = RuleIndex(snapshot.evaluated_in(self.rules.connection.region))
-            self._unreadable = snapshot.unreadable
-            # An incomplete snapshot is read again by the next call.
-            self._number = snapshot.number if snapshot.is_whole else None
+            self._snapshot = snapshot
+        return self._index

@@ -1,10 +1,14 @@
 """The stored rules of a region: create, change, delete, read.
 
-Writes are transactions that may be sent again. Each is conditional on the number of the stamp that
-was read, and raises it; so once the number has moved, no earlier write of a call can arrive. A
-write that was applied although its answer was lost is recognised by the id of its change, in the
-revision that it wrote, in the one that it ended, or in the stamp. So a refusal is said only when no
-write of the call was or will be applied; otherwise the answer is `Unclear`.
+All rules are in one partition of `counters`. A rule is a record (`ledger/records.py`): one item,
+with the current revision and those that ended in the last hours, because a stream record of their
+time may be delivered again. So whoever reads a rule knows all its revisions. A deleted rule stays
+as a record whose last revision has an end, until no stream record can need it.
+
+A write of a rule raises the number of the *stamp*, in the same transaction: an evaluator reads the
+rules again when the number has changed. A read may show a transaction item by item. So the stamp
+has a checksum as well: the sum of a number made of the id of each current revision. A write adds
+the difference that it makes, without reading the stamp. Rules with another sum are read again.
 
 A process may be suspended after it computed the effective time, so a write is not sent when it is
 too late for that time.
@@ -12,34 +16,15 @@ too late for that time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.alerts.rule import Direction, Rule, Watch, check_rule_name, target_of
 from countledger.ledger import keys
-from countledger.ledger.attempts import (
-    Again,
-    Attempts,
-    Done,
-    DynamoPerformer,
-    Exhausted,
-    GiveUp,
-    Pause,
-    Recheck,
-    Reply,
-    Send,
-    Step,
-    Steps,
-    Verdict,
-    attempt,
-    otherwise,
-    run,
-)
+from countledger.ledger.attempts import wrote
 from countledger.ledger.attributes import Item, check_format, optional, require, require_amount
 from countledger.ledger.calendar import Per
-from countledger.ledger.clock import Backoff
-from countledger.ledger.departure import guarded
 from countledger.ledger.errors import (
     BadRule,
     CorruptItem,
@@ -47,109 +32,111 @@ from countledger.ledger.errors import (
     NoSuchRule,
     RuleExists,
     Throttled,
-    TransactionCancelled,
-    Unclear,
 )
 from countledger.ledger.limits import (
     ALERT_RULE_DELAY_MS,
+    ALERT_RULE_REVISIONS_MAX,
     ALERT_RULE_SEND_MS,
+    ALERT_RULES_AGE_MS,
     ALERT_RULES_MAX,
-    DAY_MS,
     SECOND_MS,
+    SIGNED_REQUEST_LIFE_MS,
     STREAM_RECORD_MAX_AGE_MS,
 )
-from countledger.ledger.operations import Absent, Compare, Delete, Put, Query, Transact
+from countledger.ledger.operations import Add, Compare, Put, Query, Update
+from countledger.ledger.records import Records, Replacement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from countledger.ledger.attempts import Answer
     from countledger.ledger.connection import Connection
     from countledger.ledger.operations import Write
+    from countledger.ledger.records import Decide, RecordWritten
 
 
-# Rules as items of `counters`, all in one partition, and the writes that change them.
-#
-# A past revision is kept, with its end, for as long as a record of its time may be delivered
-# again.
+_NUMBER: Final = "number"
+_CHECKSUM: Final = "checksum"
+# The id of the current revision; no attribute: the rule is deleted.
+_CURRENT: Final = "current"
+_CHECKSUM_BYTES: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSnapshot:
-    """All rules as of one moment.
+    """All rules, each as of one moment.
 
     Attributes:
         number: of the stamp: how often rules were changed; 0 = never.
-        current: the newest revision of each rule, by name.
-        past: earlier revisions, and the last revisions of deleted rules.
+        revisions: by name the revisions of a rule, the oldest first; deleted rules are among them.
         unreadable: by name why a rule is corrupt; corrupt rules are not evaluated.
-        changed_by: the id of the last change; None: there was none.
-        is_whole: whether it holds every item of the last change, and nothing of a later change.
+        is_whole: whether it holds exactly the changes that the number counts.
     """
 
-    number: int
-    current: Mapping[str, Rule]
-    past: tuple[Rule, ...]
-    unreadable: Mapping[str, str]
-    changed_by: str | None = None
+    number: int = 0
+    revisions: Mapping[str, Sequence[Rule]] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
     is_whole: bool = True
 
     @property
+    def current(self) -> dict[str, Rule]:
+        """The current revision of each rule, by name."""
+        found = ((name, current_of(known)) for name, known in self.revisions.items())
+        return {name: rule for name, rule in found if rule is not None}
+
+    @property
     def count(self) -> int:
-        """The number of rules, corrupt ones included."""
-        corrupt = (one for one in self.unreadable if not one.startswith(keys.PAST_RULE_PREFIX))
-        return len(self.current) + sum(1 for _ in corrupt)
+        """How many revisions there are; a corrupt rule is one."""
+        return len(self.unreadable) + sum(map(len, self.revisions.values()))
 
     def rule(self, name: str) -> Rule:
-        """The newest revision of a rule.
+        """The current revision of a rule.
 
         Raises:
             NoSuchRule, CorruptItem: no rule has that name, or the stored one is corrupt.
         """
         if name in self.unreadable:
-            raise CorruptItem(
-                f"{self.unreadable[name]}: `countledger alert delete {name}` deletes it"
-            )
-        if name not in self.current:
-            raise NoSuchRule(
-                f"no alert rule is called {name!r}: `countledger alert create {name}` creates one"
-            )
-        return self.current[name]
+            raise CorruptItem(_advised(name, self.unreadable[name]))
+        return _existing(name, self.revisions.get(name, ()))
 
     def evaluated_in(self, region: str) -> list[Rule]:
         """The rules for an evaluator: all revisions of the rules for that region."""
-        return [rule for rule in (*self.past, *self.current.values()) if rule.evaluate_in == region]
+        known = (rule for revisions in self.revisions.values() for rule in revisions)
+        return [rule for rule in known if rule.evaluate_in == region]
 
 
-@dataclass(frozen=True, slots=True)
-class RuleStamp:
-    """The record of the last change.
-
-    A query may see only a part of a transaction's items. So the stamp says which other items a
-    complete read must contain.
-
-    Attributes:
-        number: how often rules were changed; 0 = never.
-        left: the name of the rule that the change wrote; None: the change deleted a rule.
-        ended: the revision that the change ended, with its end; a read may miss its own item.
-    """
-
-    number: int = 0
-    count: int = 0
-    left: str | None = None
-    ended: Rule | None = None
-    changed_by: str | None = None
+def current_of(revisions: Sequence[Rule]) -> Rule | None:
+    """The current one of a rule's revisions; None: the rule is deleted, or was never created."""
+    return revisions[-1] if revisions and revisions[-1].effective_until_ms is None else None
 
 
-def encode_rule(rule: Rule, change: int | None = None) -> Item:
-    """A rule's item; `change`: the number of the change that writes it.
+def _existing(name: str, revisions: Sequence[Rule]) -> Rule:
+    current = current_of(revisions)
+    if current is None:
+        raise NoSuchRule(
+            f"no alert rule is called {name!r}: `countledger alert create {name}` creates one"
+        )
+    return current
 
-    A revision with an end is a past one, and expires when no record needs it.
-    """
-    until_ms, now = rule.effective_until_ms, keys.rule_key(rule.name)
+
+def _advised(name: str, why: str) -> str:
+    return f"{why}: `countledger alert delete {name}` deletes it"
+
+
+def encode_rule(name: str, revisions: Sequence[Rule], now_ms: int) -> Item:
+    """The item of a rule, without what makes it a record; a deleted one expires."""
+    current = current_of(revisions)
+    until_ms = max((one.effective_until_ms or 0 for one in revisions), default=now_ms)
     return {
-        **(now if until_ms is None else keys.past_rule_key(rule.name, rule.revision)),
-        "name": rule.name,
+        **keys.rule_key(name),
+        "revisions": [_encode_revision(one) for one in revisions],
+        _CURRENT: current and current.revision,
+        "expires_at": None if current else -(-_needed_until_ms(until_ms) // SECOND_MS),
+    }
+
+
+def _encode_revision(rule: Rule) -> Item:
+    attributes = {
+        "id": rule.revision,
         "watched_counter": rule.counter,
         "watched_prefix": rule.prefix,
         "threshold": rule.threshold,
@@ -160,26 +147,46 @@ def encode_rule(rule: Rule, change: int | None = None) -> Item:
         "of": None if rule.of is Watch.VALUE else str(rule.of),
         "target": str(rule.target),
         "evaluate_in": rule.evaluate_in,
-        "revision": rule.revision,
         "effective_from": rule.effective_from_ms,
-        "effective_until": until_ms,
-        "ended_by": rule.ended_by,
-        "expires_at": None if until_ms is None else _expires_at(until_ms),
-        "change": change,
+        "effective_until": rule.effective_until_ms,
     }
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
-def decode_rule(item: Item) -> Rule:
-    """The rule in an item of `counters`.
+def _needed_until_ms(until_ms: int) -> int:
+    """Until when a revision with that end may be needed: no older stream record is evaluated."""
+    return until_ms + STREAM_RECORD_MAX_AGE_MS
+
+
+def decode_rule(item: Item | None) -> tuple[Rule, ...]:
+    """The revisions in the item of a rule, the oldest first; none: no rule was there.
 
     Raises:
         CorruptItem: an attribute is absent, of another type, or breaks its rule.
         NewerFormat: a later release wrote it.
     """
+    if item is None:
+        return ()
     check_format(item)
+    key = {name: item[name] for name in ("counter", "part")}
+    stored = require(item, "revisions", list)
+    revisions = [_decode_revision({**key, **_checked(item, one)}) for one in stored]
+    current = current_of(revisions)
+    if optional(item, _CURRENT, str) != (current and current.revision):
+        raise CorruptItem(f"alert rule {_name_of(item)!r}: its last revision is another one", item)
+    return tuple(revisions)
+
+
+def _checked(item: Item, revision: object) -> Item:
+    if isinstance(revision, dict):
+        return revision
+    raise CorruptItem(f"alert rule {_name_of(item)!r}: a revision is no map", item)
+
+
+def _decode_revision(item: Item) -> Rule:
     try:
         return Rule(
-            name=require(item, "name", str),
+            name=_name_of(item),
             counter=optional(item, "watched_counter", str),
             prefix=optional(item, "watched_prefix", str),
             threshold=require_amount(item, "threshold"),
@@ -190,45 +197,16 @@ def decode_rule(item: Item) -> Rule:
             of=Watch(optional(item, "of", str) or Watch.VALUE),
             target=target_of(require(item, "target", str)),
             evaluate_in=require(item, "evaluate_in", str),
-            revision=require(item, "revision", str),
+            revision=require(item, "id", str),
             effective_from_ms=require(item, "effective_from", int),
             effective_until_ms=optional(item, "effective_until", int),
-            ended_by=optional(item, "ended_by", str),
         )
     except ValueError as error:
-        raise CorruptItem(f"alert rule {item.get('part')!r}: {error}", item) from error
+        raise CorruptItem(f"alert rule {_name_of(item)!r}: {error}", item) from error
 
 
-def encode_stamp(stamp: RuleStamp) -> Item:
-    """The stamp's item."""
-    ended = None if stamp.ended is None else encode_rule(stamp.ended)
-    return {
-        **keys.rules_stamp_key(),
-        "number": stamp.number,
-        "rules": stamp.count,
-        "left": stamp.left,
-        "ended": None if ended is None else {n: v for n, v in ended.items() if v is not None},
-        "changed_by": stamp.changed_by,
-    }
-
-
-def decode_stamp(item: Item | None) -> RuleStamp:
-    """The stamp; number 0 if no rule was ever created.
-
-    Raises:
-        CorruptItem, NewerFormat: it cannot be read; a later release wrote it.
-    """
-    if item is None:
-        return RuleStamp()
-    check_format(item)
-    ended = optional(item, "ended", dict)
-    return RuleStamp(
-        require(item, "number", int),
-        require(item, "rules", int),
-        optional(item, "left", str),
-        None if ended is None else decode_rule(ended),
-        require(item, "changed_by", str),
-    )
+def _name_of(item: Item) -> str:
+    return str(item["part"]).removeprefix(keys.RULE_PREFIX)
 
 
 def snapshot_of(items: Iterable[Item]) -> RuleSnapshot:
@@ -237,197 +215,64 @@ def snapshot_of(items: Iterable[Item]) -> RuleSnapshot:
     Raises:
         CorruptItem: the stamp is corrupt, so no evaluator could notice a change.
     """
-    stamp = RuleStamp()
-    current: dict[str, Rule] = {}
-    past: dict[str, Rule] = {}
+    stamp: Item | None = None
+    checksum = 0
+    revisions: dict[str, Sequence[Rule]] = {}
     unreadable: dict[str, str] = {}
-    changes: dict[str, int] = {}
     for item in items:
-        part = item["part"]
-        if part == keys.RULES_STAMP:
-            stamp = decode_stamp(item)
+        if item["part"] == keys.RULES_STAMP:
+            stamp = item
             continue
+        checksum += _share_of(item)
+        name = _name_of(item)
         try:
-            rule = decode_rule(item)
-            changes[part] = require(item, "change", int)
+            revisions[name] = decode_rule(item)
         except CountledgerError as error:
-            unreadable[part.removeprefix(keys.RULE_PREFIX)] = str(error)
-            continue
-        if rule.effective_until_ms is None:
-            current[rule.name] = rule
-        else:
-            past[rule.revision] = rule
-    if stamp.ended is not None:
-        past[stamp.ended.revision] = stamp.ended
-    ended, changed_by = tuple(past.values()), stamp.changed_by
-    found = RuleSnapshot(stamp.number, current, ended, unreadable, changed_by)
-    return replace(found, is_whole=_is_whole(stamp, found, changes))
+            unreadable[name] = str(error)
+    expected = 0 if stamp is None else require(stamp, _CHECKSUM, int)
+    return RuleSnapshot(_number_in(stamp), revisions, unreadable, is_whole=checksum == expected)
 
 
-def _is_whole(stamp: RuleStamp, found: RuleSnapshot, changes: Mapping[str, int]) -> bool:
-    """Whether the items that were found are those that the stamp describes."""
-    if stamp.count != found.count or max(changes.values(), default=0) > stamp.number:
-        return False
-    if stamp.left is None or stamp.left in found.unreadable:
-        return True
-    return changes.get(keys.RULE_PREFIX + stamp.left) == stamp.number
+def _number_in(stamp: Item | None) -> int:
+    if stamp is None:
+        return 0
+    check_format(stamp)
+    return require(stamp, _NUMBER, int)
 
 
-def _expires_at(until_ms: int) -> int:
-    """When a past revision expires, in seconds: after that no record of its time is evaluated."""
-    return -(-(until_ms + STREAM_RECORD_MAX_AGE_MS) // SECOND_MS)
+def _share_of(item: Item | None) -> int:
+    """The part of the checksum that is of a rule: a number made of its current revision's id."""
+    current = (item or {}).get(_CURRENT)
+    if not isinstance(current, str):
+        return 0
+    return int.from_bytes(sha256(current.encode()).digest()[:_CHECKSUM_BYTES])
 
 
-def followed(snapshot: RuleSnapshot, rule: Rule, revision: str, effective_ms: int) -> Rule:
-    """A rule as the next revision of its name.
+def followed_by(
+    revisions: Sequence[Rule], rule: Rule | None, revision: str, effective_ms: int, now_ms: int
+) -> tuple[Rule, ...]:
+    """The revisions of a rule after a change. Pure.
 
     Args:
-        snapshot: the current rules.
-        rule: the new rule.
-        revision: the id of its revision.
-        effective_ms: the earliest time from which it is effective.
+        revisions: before the change, the oldest first.
+        rule: the new one; None: the rule is deleted.
+        revision: the id of the new one.
+        effective_ms: the earliest time from which the change is effective. It is so in whole
+            seconds, and not before the previous change.
+        now_ms: the time; what no stream record can need any more is left out.
     """
-    return replace(
-        rule,
-        revision=revision,
-        effective_from_ms=_effective_ms(snapshot, rule.name, effective_ms),
-        effective_until_ms=None,
-        ended_by=None,
+    last = revisions[-1] if revisions else None
+    last_ms = 0 if last is None else last.effective_until_ms or last.effective_from_ms
+    from_ms = -(-max(effective_ms, last_ms) // SECOND_MS) * SECOND_MS
+    ended = (
+        replace(one, effective_until_ms=from_ms) if one.effective_until_ms is None else one
+        for one in revisions
     )
-
-
-def plan_put(table: str, snapshot: RuleSnapshot, rule: Rule) -> list[Write]:
-    """The writes that create a rule, or add a revision to an existing one.
-
-    Args:
-        table: the table `counters`.
-        snapshot: the current rules.
-        rule: the new revision, as `followed` made it.
-
-    Raises:
-        BadRule: the limit of rules is reached.
-    """
-    if len(snapshot.current) + len(snapshot.past) >= ALERT_RULES_MAX:
-        raise BadRule(
-            f"{len(snapshot.current)} alert rules and {len(snapshot.past)} kept revisions of the "
-            f"last hours reach the limit of {ALERT_RULES_MAX}: delete rules, or wait some hours"
-        )
-    known = rule.name in snapshot.current or rule.name in snapshot.unreadable
-    change_id = rule.revision
-    ended = _ended(snapshot, rule.name, rule.effective_from_ms, change_id)
-    count = snapshot.count + (not known)
-    stamp = RuleStamp(snapshot.number + 1, count, rule.name, ended, change_id)
-    return [
-        _stamp(table, snapshot, stamp),
-        Put(table, encode_rule(rule, stamp.number)),
-        *_kept(table, stamp),
-    ]
-
-
-def plan_delete(
-    table: str, snapshot: RuleSnapshot, name: str, effective_ms: int, change_id: str
-) -> list[Write]:
-    """The writes that delete a rule, which may be corrupt."""
-    until_ms = _effective_ms(snapshot, name, effective_ms)
-    ended = _ended(snapshot, name, until_ms, change_id)
-    stamp = RuleStamp(snapshot.number + 1, snapshot.count - 1, None, ended, change_id)
-    return [
-        _stamp(table, snapshot, stamp),
-        Delete(table, keys.rule_key(name)),
-        *_kept(table, stamp),
-    ]
-
-
-def _effective_ms(snapshot: RuleSnapshot, name: str, effective_ms: int) -> int:
-    """When a change is effective: in whole seconds, and not before the previous change."""
-    before = [rule for rule in snapshot.past if rule.name == name]
-    if name in snapshot.current:
-        before.append(snapshot.current[name])
-    known_ms = (rule.effective_until_ms or rule.effective_from_ms for rule in before)
-    latest_ms = max((effective_ms, *known_ms))
-    return -(-latest_ms // SECOND_MS) * SECOND_MS
-
-
-def _ended(snapshot: RuleSnapshot, name: str, until_ms: int, change_id: str) -> Rule | None:
-    """The current revision with its end, unless it is missing or corrupt."""
-    found = snapshot.current.get(name)
-    return found and replace(found, effective_until_ms=until_ms, ended_by=change_id)
-
-
-def _kept(table: str, stamp: RuleStamp) -> list[Write]:  # of the revision that ends
-    return [] if stamp.ended is None else [Put(table, encode_rule(stamp.ended, stamp.number))]
-
-
-def _stamp(table: str, snapshot: RuleSnapshot, stamp: RuleStamp) -> Put:
-    unmoved = Compare("number", "=", snapshot.number) if snapshot.number else Absent("part")
-    return Put(table, encode_stamp(stamp), unmoved)
-
-
-# What a change of the alert rules writes, decided from the rules as they were read.
-
-
-@dataclass(frozen=True, slots=True)
-class RulePlan:
-    """What a change writes.
-
-    Attributes:
-        rule: after the change; None: it is deleted.
-        traced: whether the rules show for a day which change wrote it, whatever follows. The end
-            of a corrupt revision is not kept, so only the last change shows that it deleted one.
-    """
-
-    writes: Sequence[Write]
-    rule: Rule | None = None
-    traced: bool = True
-
-
-# From the rules as read, the id of the change (and of its new revision) and its earliest time to a
-# plan.
-Decide: TypeAlias = Callable[[RuleSnapshot, str, int], RulePlan]
-
-
-@dataclass(frozen=True, slots=True)
-class RuleWritten:
-    """The rule after a change, and whether the change wrote anything."""
-
-    rule: Rule | None
-    written: bool
-
-    def expect(self) -> Rule:
-        """The rule; not after a deletion."""
-        if self.rule is None:
-            raise AssertionError("deleted")
-        return self.rule
-
-
-def deletion(table: str, name: str) -> Decide:
-    """Delete a rule: the revision that is read first, in each attempt.
-
-    An attempt that got no answer may have deleted it, and another call created the rule again.
-
-    Args:
-        table: the table `counters`.
-        name: of the rule, which may be corrupt or absent.
-    """
-    first: dict[str, Rule | None] = {}
-
-    def decide(snapshot: RuleSnapshot, change_id: str, effective_ms: int) -> RulePlan:
-        if name not in snapshot.current and name not in snapshot.unreadable:
-            return RulePlan(())
-        found = snapshot.current.get(name)
-        if first.setdefault(name, found) != found:
-            raise RuleExists(
-                f"alert rule {name!r} was changed, or created again, after this call had read it: "
-                "look at it, and call again"
-            )
-        writes = plan_delete(table, snapshot, name, effective_ms, change_id)
-        return RulePlan(writes, traced=found is not None)
-
-    return decide
-
-
-# Two seconds in total: a change is effective from a fixed time, so it is not retried for long.
-_BACKOFF: Final = Backoff(attempts=6, base_ms=50, cap_ms=800)
+    kept = [one for one in ended if _needed_until_ms(one.effective_until_ms or 0) > now_ms]
+    if rule is not None:
+        begun = replace(rule, revision=revision, effective_from_ms=from_ms)
+        kept.append(replace(begun, effective_until_ms=None))
+    return tuple(kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,8 +280,7 @@ class Rules:
     """The alert rules of one region.
 
     A change is effective a fixed time after it is written, so that every evaluator knows it by
-    then. Each change writes the stamp, on condition that no other change has written it since the
-    rules were read: so changes are applied one after the other.
+    then.
 
     Attributes:
         delay_ms: from the write of a change to the time from which it is effective.
@@ -445,50 +289,77 @@ class Rules:
     connection: Connection
     delay_ms: int = ALERT_RULE_DELAY_MS
 
-    def create(self, rule: Rule, mark: Put | None = None) -> Rule:
+    def create(self, rule: Rule) -> Rule:
         """As `Alerts.create`: the rule with its revision and the time from which it is effective.
 
-        Four write units, and the read units of `read`; two write units more with a mark, which is
-        put in the same transaction.
+        Four write units, a read unit, and the read units of `read`.
         """
+        snapshot = self.read()
 
-        def decide(snapshot: RuleSnapshot, revision: str, effective_ms: int) -> RulePlan:
-            if rule.name in snapshot.current or rule.name in snapshot.unreadable:
+        def decide(there: Item | None) -> Replacement:
+            if _is_rule(there):
                 raise RuleExists(
                     f"alert rule {rule.name!r} exists: `countledger alert set {rule.name}` "
                     "changes it"
                 )
-            made = followed(snapshot, rule, revision, effective_ms)
-            marks = () if mark is None else (mark,)
-            return RulePlan((*plan_put(self.connection.counters, snapshot, made), *marks), made)
+            _refuse_too_many(snapshot)
+            return self._replacement(there, rule)
 
-        return self._change(rule.name, decide).expect()
+        return _written(self._write(rule.name, decide))
+
+    def create_once(self, rule: Rule, mark: Put) -> None:
+        """Create a rule in one transaction with a mark, which shows for ever that it was created.
+
+        If the mark or a rule exists, what is stored stays, also nothing. Six write units, and the
+        read units of `create`; if a rule exists a write unit.
+
+        Args:
+            rule: the rule.
+            mark: puts an item, unless it exists.
+        """
+        snapshot = self.read()
+
+        def decide(there: Item | None) -> Replacement | None:
+            if _is_rule(there):
+                return None
+            _refuse_too_many(snapshot)
+            return self._replacement(there, rule, mark)
+
+        written = self._write(rule.name, decide)
+        if not (written.changed or written.refused):
+            wrote(self.connection.retrying, mark)  # else a late request creates it, once deleted
 
     def set(self, name: str, change: Rule | Callable[[Rule], Rule]) -> Rule:
         """Write the next revision, as given or made by `change`, unless it equals the current one.
 
-        Six write units, and the read units of `read`. Errors as of `Alerts.set`.
+        A read unit and four write units; two more for each KB of revisions that are kept. Errors as
+        of `Alerts.set`.
         """
         name = check_rule_name(name)
 
-        def decide(snapshot: RuleSnapshot, revision: str, effective_ms: int) -> RulePlan:
-            there = snapshot.rule(name)
-            wanted = change if isinstance(change, Rule) else change(there)
-            if wanted.means_the_same_as(there):
-                return RulePlan((), there)
-            next_one = followed(snapshot, wanted, revision, effective_ms)
-            return RulePlan(plan_put(self.connection.counters, snapshot, next_one), next_one)
+        def decide(there: Item | None) -> Replacement | None:
+            current = _existing(name, _readable(name, there))
+            wanted = change if isinstance(change, Rule) else change(current)
+            return None if wanted.means_the_same_as(current) else self._replacement(there, wanted)
 
-        return self._change(name, decide).expect()
+        return _written(self._write(name, decide))
 
     def delete(self, name: str) -> bool:
-        """As `Alerts.delete`. Six write units, and the read units of `read`."""
+        """As `Alerts.delete`. A read unit and four write units."""
         name = check_rule_name(name)
-        return self._change(name, deletion(self.connection.counters, name)).written
+
+        def decide(there: Item | None) -> Replacement | None:
+            return self._ended(name, there) if _is_rule(there) else None
+
+        return self._write(name, decide).changed
 
     def get(self, name: str) -> Rule:
-        """As `Alerts.get`. Cost: as `read`."""
-        return self.read().rule(check_rule_name(name))
+        """As `Alerts.get`. One read unit."""
+        name = check_rule_name(name)
+        stored = self.connection.retrying.get(
+            self.connection.counters, keys.rule_key(name), consistent=True
+        )
+        return _existing(name, _readable(name, stored))
 
     def list(self) -> list[Rule]:
         """All rules that are not corrupt, by name. Cost: as `read`."""
@@ -497,178 +368,148 @@ class Rules:
 
     def number(self) -> int:
         """The number of changes so far, read consistently. One read unit."""
-        stored = self.connection.retrying.get(
-            self.connection.counters, keys.rules_stamp_key(), consistent=True
+        return _number_in(
+            self.connection.retrying.get(
+                self.connection.counters, keys.rules_stamp_key(), consistent=True
+            )
         )
-        return decode_stamp(stored).number
 
     def read(self) -> RuleSnapshot:
-        """All rules as of one moment. One read unit, and one for each 4 KB of rules.
+        """All rules: one read unit for each 4 KB. It holds every change that was written before."""
+        of_rules = Compare("counter", "=", keys.ALERT_RULES)
+        # The stamp is the last item: it is at least as new as everything else.
+        everything = Query(self.connection.counters, of_rules, consistent=True)
+        pages = self.connection.retrying.pages(everything)
+        return snapshot_of(item for page in pages for item in page)
 
-        If only a part of a change is visible, it waits for the rest, for about a second. Rules that
-        are incomplete after that were edited by hand, and are returned as they are.
+    def _write(self, name: str, decide: Decide) -> RecordWritten:
+        # A deleted rule stays for longer than a request can arrive late.
+        records = Records(self.connection, self.connection.counters, "alert rule", removable=False)
+        return self.connection.run(records.write(name, keys.rule_key(name), decide))
+
+    def _replacement(self, there: Item | None, rule: Rule, *marks: Put) -> Replacement:
+        """The next revision in place of what is there.
 
         Raises:
-            Throttled: the rules changed during every attempt.
+            BadRule: too many of the rule are kept.
         """
-        snapshot, before = RuleSnapshot(0, {}, (), {}), -1
-        for _ in _BACKOFF.tries(self.connection.clock, self.connection.random):
-            before = self.number()
-            everything = self.everything()
-            # The stamp is the last item: everything read before it is at most as new.
-            snapshot = snapshot_of(
-                item for page in self.connection.retrying.pages(everything) for item in page
+        now_ms = self.connection.clock.now_ms()
+        revision = self.connection.ids.new_id(now_ms)
+        known = decode_rule(there)
+        revisions = followed_by(known, rule, revision, now_ms + self.delay_ms, now_ms)
+        if len(revisions) > ALERT_RULE_REVISIONS_MAX:
+            raise BadRule(
+                f"alert rule {rule.name!r} was changed {len(revisions) - 1} times in the last 30 "
+                "hours, and all its revisions are kept so long: wait some hours, or create "
+                "another rule"
             )
-            if snapshot.number == before and snapshot.is_whole:
-                return snapshot
-        if snapshot.number == before:
-            return snapshot
-        raise Throttled("the alert rules kept changing while they were read; try again")
+        return self._replaced(rule.name, there, revisions, now_ms, marks)
 
-    def everything(self) -> Query:
-        """The items of all rules."""
-        return Query(
-            self.connection.counters, Compare("counter", "=", keys.ALERT_RULES), consistent=True
-        )
-
-    def _change(self, name: str, decide: Decide) -> RuleWritten:
-        attempts = self.connection.attempts(policy=_BACKOFF)
-        change = RuleChanger(
-            self, name, self.connection.ids.new_id(self.connection.clock.now_ms()), decide
-        )
-        return run(change.steps(attempts), self._perform)
-
-    def _perform(self, step: Step) -> Answer:
-        dynamo = self.connection.unretried
-        if isinstance(step, Pause):
-            return DynamoPerformer(dynamo, dynamo, self.connection.clock)(step)
-        if isinstance(step.operation, Query):
-            return self.read()
-        with guarded(step.before_send):
-            return dynamo.transact(step.operation.writes, step.operation.token)
-
-
-@dataclass(frozen=True, slots=True)
-class _Round:
-    """What is sent next, and what was sent before.
-
-    Attributes:
-        plan: written next; None: read the rules first.
-        number: of the stamp that the last plan was made from.
-    """
-
-    plan: RulePlan | None = None
-    computed_ms: int = 0
-    number: int = 0
-    sent: RulePlan | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RuleChanger:
-    """The protocol of one change: read the rules, decide, write; again if another came first.
-
-    Attributes:
-        revision: the id of the change, by which an applied write is recognised.
-    """
-
-    rules: Rules
-    name: str
-    revision: str
-    decide: Decide
-
-    def steps(self, attempts: Attempts) -> Steps[RuleWritten]:
-        """The steps; they raise the last error if no attempt is left."""
-        return attempt(_Round(), self._request, self._interpret, self._give_up, attempts)
-
-    def _request(self, state: _Round) -> Send:
-        if state.plan is None:
-            return Send(self.rules.everything())
-        # A new token: another attempt is another transaction, with another time.
-        transaction = Transact(
-            state.plan.writes, self.rules.connection.ids.new_id(state.computed_ms)
-        )
-        return Send(transaction, lambda: self.refuse_late(state.computed_ms))
-
-    def _interpret(self, reply: Reply[_Round]) -> Verdict[_Round, RuleWritten]:
-        """The answer table.
-
-        rules, and an earlier write is among them   done
-        rules, and nothing to write                 done
-        rules                                       write, at once
-        cancelled: another change came first        again: read
-        throttled, no answer, too late              again: read
-        written                                     done
-        """
-        answer, state = reply.answer, reply.state
-        if isinstance(answer, RuleSnapshot):
-            return self._planned(answer, state, maybe_applied=reply.maybe_applied)
-        if state.plan is None:
-            return otherwise(reply)
-        reading = replace(state, plan=None, sent=state.plan)
-        match answer:
-            case TransactionCancelled():
-                return Again(reading, Throttled(f"alert rule {self.name!r}: {answer}"))
-            case Throttled() | Unclear():
-                return Again(reading)
-            case CountledgerError():
-                return otherwise(reply)
-        return Done(RuleWritten(state.plan.rule, written=True))
-
-    def _planned(
-        self, rules: RuleSnapshot, state: _Round, *, maybe_applied: bool
-    ) -> Verdict[_Round, RuleWritten]:
-        if state.sent is not None and (applied := self._applied(rules, state.sent)) is not None:
-            return Done(applied)
-        now_ms = self.rules.connection.clock.now_ms()
-        # Each write sent so far is conditional on that number.
-        moved = rules.number > state.number
-        if maybe_applied and moved and not self._is_shown(rules, state, now_ms):
-            return GiveUp(self._unclear("others have changed the rules since"))
+    def _ended(self, name: str, there: Item | None) -> Replacement:
+        """A deleted rule in place of what is there; a corrupt one leaves no revision."""
+        now_ms = self.connection.clock.now_ms()
         try:
-            plan = self.decide(rules, self.revision, now_ms + self.rules.delay_ms)
-        except CountledgerError as error:
-            if maybe_applied and not moved:
-                return GiveUp(error)
-            raise
-        if not plan.writes:
-            return Done(RuleWritten(plan.rule, written=False))
-        return Recheck(_Round(plan, now_ms, rules.number, state.sent), resolved=moved)
+            known = decode_rule(there)
+        except CountledgerError:
+            known = ()
+        revisions = followed_by(known, None, "", now_ms + self.delay_ms, now_ms)
+        return self._replaced(name, there, revisions, now_ms, ())
 
-    def _applied(self, rules: RuleSnapshot, sent: RulePlan) -> RuleWritten | None:
-        """What an earlier write of this call did, if it was applied."""
-        known = [one for one in (*rules.past, *rules.current.values()) if one.name == self.name]
-        for rule in known:
-            if rule.revision == self.revision:
-                return RuleWritten(rule, written=True)
-        ended = any(one.ended_by == self.revision for one in known)
-        if ended or rules.changed_by == self.revision:
-            return RuleWritten(sent.rule, written=True)
-        return None
+    def _replaced(
+        self,
+        name: str,
+        there: Item | None,
+        revisions: Sequence[Rule],
+        now_ms: int,
+        marks: Sequence[Write],
+    ) -> Replacement:
+        item = encode_rule(name, revisions, now_ms)
+        changed = Add(_NUMBER, 1), Add(_CHECKSUM, _share_of(item) - _share_of(there))
+        stamp = Update(self.connection.counters, keys.rules_stamp_key(), changed)
+        return Replacement(item, (stamp, *marks), lambda: self.refuse_late(name, now_ms))
 
-    def _is_shown(self, rules: RuleSnapshot, state: _Round, now_ms: int) -> bool:
-        """Whether the rules would show a write of this call, had it been applied."""
-        # Of one number there is one change, and the stamp names the last.
-        if rules.number == state.number + 1:
-            return True
-        traced = state.sent is None or state.sent.traced
-        return traced and now_ms - state.computed_ms < DAY_MS
-
-    def refuse_late(self, computed_ms: int) -> None:
+    def refuse_late(self, name: str, computed_ms: int) -> None:
         """Raise `Throttled` for a time computed too long ago; another attempt has a new time."""
-        late_ms = self.rules.connection.clock.now_ms() - computed_ms
+        late_ms = self.connection.clock.now_ms() - computed_ms
         if late_ms > ALERT_RULE_SEND_MS:
             raise Throttled(
-                f"alert rule {self.name!r}: this process was suspended for {late_ms} ms before the "
+                f"alert rule {name!r}: this process was suspended for {late_ms} ms before the "
                 "change was sent; nothing was written"
             )
 
-    def _give_up(self, exhausted: Exhausted[_Round]) -> RuleWritten:
-        if exhausted.maybe_applied and not isinstance(exhausted.error, Unclear):
-            raise self._unclear(str(exhausted.error)) from exhausted.error
-        raise exhausted.error
 
-    def _unclear(self, why: str) -> Unclear:
-        return Unclear(
-            f"alert rule {self.name!r}: an attempt got no clear answer, and may have been applied "
-            f"({why}): look at the rule, and call again"
+def _readable(name: str, item: Item | None) -> Sequence[Rule]:
+    try:
+        return decode_rule(item)
+    except CorruptItem as error:
+        raise CorruptItem(_advised(name, str(error)), item) from error
+
+
+def _is_rule(item: Item | None) -> bool:
+    """Whether a rule is there, which may be corrupt; a deleted one is none."""
+    try:
+        return current_of(decode_rule(item)) is not None
+    except CountledgerError:
+        return True
+
+
+def _written(written: RecordWritten) -> Rule:
+    """The current revision after a change."""
+    return decode_rule(written.item)[-1]
+
+
+def _refuse_too_many(snapshot: RuleSnapshot) -> None:
+    """Calls at one moment may exceed the limit by their number: it bounds what is read."""
+    if snapshot.count >= ALERT_RULES_MAX:
+        current = len(snapshot.current) + len(snapshot.unreadable)
+        raise BadRule(
+            f"{current} alert rules and {snapshot.count - current} kept revisions of the last "
+            f"hours reach the limit of {ALERT_RULES_MAX}: delete rules, or wait some hours"
         )
+
+
+@dataclass(slots=True)
+class RecentRules:
+    """The rules as of at most `ALERT_RULES_AGE_MS` ago.
+
+    A change is effective later than that after it was written, so whoever asks here has read it by
+    then. The age is measured with one clock, so an offset of the clock does not matter.
+    """
+
+    rules: Rules
+    _snapshot: RuleSnapshot = field(default_factory=RuleSnapshot)
+    _read_at_ms: int | None = None
+    _number: int | None = None
+    _partial_since: tuple[int, int] | None = None
+
+    def snapshot(self) -> RuleSnapshot:
+        """The rules; the same object as before if they are the same.
+
+        Free while they are young enough. After that one read unit, and if a rule has changed one
+        more for each 4 KB of rules.
+
+        Raises:
+            ServiceFailed: they cannot be read.
+        """
+        now_ms = self.rules.connection.clock.now_ms()
+        if self._read_at_ms is None or not 0 <= now_ms - self._read_at_ms < ALERT_RULES_AGE_MS:
+            number = self.rules.number()
+            if number != self._number:
+                self._snapshot = self.rules.read()
+                self._number = self._snapshot.number if self._is_final(now_ms) else None
+            # The time before the read: a later change may be missing.
+            self._read_at_ms = now_ms
+        return self._snapshot
+
+    def _is_final(self, now_ms: int) -> bool:
+        """Whether what was read need not be read again until the number changes.
+
+        So it is if all items of all changes are visible, or if what is missing has been missing for
+        longer than a request can be under way: then somebody has edited the items.
+        """
+        if self._snapshot.is_whole:
+            return True
+        number = self._snapshot.number
+        if self._partial_since is None or self._partial_since[0] != number:
+            self._partial_since = number, now_ms
+        return now_ms - self._partial_since[1] >= SIGNED_REQUEST_LIFE_MS

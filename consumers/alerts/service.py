@@ -41,7 +41,7 @@ from countledger.consumers.alerts.rule import (
     refuse_now,
     rule_of,
 )
-from countledger.consumers.alerts.rules import Rules
+from countledger.consumers.alerts.rules import RecentRules, Rules
 from countledger.consumers.alerts.state import decide_scan, decode_state, scan_write_of
 from countledger.consumers.totals import TotalsReader, counters_beginning
 from countledger.ledger import keys
@@ -59,7 +59,6 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import (
     ALERT_RULE_DELAY_MS,
-    ALERT_RULES_AGE_MS,
     ALERT_STATE_LIFE_MS,
     BATCH_GET_KEYS,
     MINUTE_MS,
@@ -126,7 +125,7 @@ class InitialScan:
         """
         wait_until_effective(rule, self.clock)
         try:
-            return self._scan(rule, RuleEnd(rules, rule, self.clock))
+            return self._scan(rule, RuleEnd(rule, RecentRules(rules)))
         except (SetupError, Throttled) as error:
             # These say that nothing was written, and the rule was.
             raise ServiceFailed(
@@ -171,43 +170,27 @@ class InitialScan:
             )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class RuleEnd:
     """Whether a revision of a rule has ended, known as an evaluator knows it."""
 
-    rules: Rules
     rule: Rule
-    clock: Clock
-    _read_at_ms: int | None = None
-    _number: int | None = None
-    _until_ms: int | None = None
+    recent: RecentRules
 
     def check(self) -> None:
-        """Free for a second after each look; then a read unit, and more if a rule has changed.
+        """Cost: as `RecentRules.snapshot`.
 
         Raises:
             ServiceFailed: another call has changed or deleted the rule, and that is effective.
         """
-        now_ms = self.clock.now_ms()
-        if self._read_at_ms is None or not 0 <= now_ms - self._read_at_ms < ALERT_RULES_AGE_MS:
-            self._refresh()
-            # The time before the read: a later change may be missing.
-            self._read_at_ms = now_ms
-        if self._until_ms is not None and now_ms >= self._until_ms:
+        known = self.recent.snapshot().revisions.get(self.rule.name, ())
+        found = [one for one in known if one.revision == self.rule.revision]
+        until_ms = found[0].effective_until_ms if found else self.rule.effective_from_ms
+        if until_ms is not None and self.recent.rules.connection.clock.now_ms() >= until_ms:
             raise ServiceFailed(
                 f"rule {self.rule.name!r} was changed or deleted by another call during its "
                 "initial scan: the scan has ended"
             )
-
-    def _refresh(self) -> None:
-        number = self.rules.number()
-        if number == self._number:
-            return
-        snapshot = self.rules.read()
-        known = [*snapshot.past, *snapshot.current.values()]
-        found = [one for one in known if one.revision == self.rule.revision]
-        self._until_ms = found[0].effective_until_ms if found else self.rule.effective_from_ms
-        self._number = snapshot.number if snapshot.is_whole else None
 
 
 def wait_until_effective(rule: Rule, clock: Clock) -> None:
@@ -442,7 +425,7 @@ class Alerts:
         evaluate_in: str | None = None,
         **spec: Unpack[RuleSpec],
     ) -> Rule:
-        """Create a rule. Four write units; two read units, and one for each 4 KB of rules.
+        """Create a rule. Four write units; a read unit, and one for each 4 KB of rules.
 
         A counter that is beyond the threshold already alerts only when it crosses it again. With
         `window`, each window alerts once, when its sum crosses the threshold.
@@ -471,20 +454,29 @@ class Alerts:
         return self._written(self.rules.create(wanted), wait=wait, now=now)
 
     def create_once(self, name: str, mark: Put, **spec: Unpack[RuleSpec]) -> None:
-        """Create a rule in one transaction with a mark: six write units, and reads as `create`.
+        """Create a rule in one transaction with a mark, which shows for ever that it was created.
 
-        Raises:
-            As `create`; Throttled if the mark exists.
+        If the mark or a rule exists, what is stored stays, also nothing. Six write units, and reads
+        as `create`; if a rule exists a write unit.
+
+        Args:
+            name: of the rule.
+            mark: puts an item, unless it exists.
+            **spec: as of `create`.
+
+        Raises: as `create`.
         """
         wanted = rule_of(name, self._evaluate_in(None), spec)
         check_watched(wanted, self.totals)
         self.services.targets.check(wanted.target)
-        self.rules.create(wanted, mark)
+        self.rules.create_once(wanted, mark)
 
     def set(
         self, name: str, *, wait: bool = False, now: bool = False, **spec: Unpack[RuleSpec]
     ) -> Rule:
-        """Change a rule; values that are not given stay. Six write units, and reads as `create`.
+        """Change a rule; values that are not given stay. Two read units and four write units.
+
+        Its revisions of the last 30 hours are kept in its item: two write units more for each KB.
 
         Args:
             name: the name of the rule.
@@ -530,7 +522,7 @@ class Alerts:
                 yield self.rules.set(rule.name, rule), SettingChange.CHANGED
 
     def get(self, name: str) -> Rule:
-        """The newest revision of a rule. One read unit, and one for each 4 KB of rules.
+        """The current revision of a rule. One read unit.
 
         Raises:
             NoSuchRule, CorruptItem: no rule has that name, or it is corrupt.
@@ -538,7 +530,7 @@ class Alerts:
         return self.rules.get(name)
 
     def list(self) -> list[Rule]:
-        """All rules that are not corrupt, by name. One read unit, and one for each 4 KB."""
+        """All rules that are not corrupt, by name. One read unit for each 4 KB."""
         return self.rules.list()
 
     def unreadable(self) -> dict[str, str]:
@@ -546,10 +538,11 @@ class Alerts:
         return dict(sorted(self.rules.read().unreadable.items()))
 
     def delete(self, name: str) -> bool:
-        """Delete a rule, if it exists; whether it did. Six write units, and reads as `list`.
+        """Delete a rule, if it exists; whether it did. A read unit and four write units.
 
         Raises:
-            RuleExists: it was changed, or created again, after this call had read it.
+            Unclear: no clear answer came, or another process changed it after an attempt of this
+                call that got no answer.
         """
         return self.rules.delete(name)
 

@@ -180,7 +180,7 @@ class StackFunctions:
         return Evaluator(
             dynamo,
             COUNTERS,
-            RuleCache(Rules(to), clock),
+            RuleCache(Rules(to)),
             services.publisher,
             services.dead_letters,
             self._quarantine(QuarantineSource.COUNTERS),

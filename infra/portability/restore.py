@@ -66,7 +66,6 @@ from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,
     NoWindows,
-    RuleExists,
     ServiceFailed,
     shown,
 )
@@ -415,13 +414,8 @@ class Restorer:
     def _rule(self, restored: RuleSnapshot, name: str) -> None:
         spec, mark = _spec_of_rule(restored.rule(name)), self._mark(f"rule#{name}")
         key = {part: mark.item[part] for part in _RECORD}
-        if self._dynamo.get(self._counters, key, consistent=True) is not None:
-            return
-        try:
+        if self._dynamo.get(self._counters, key, consistent=True) is None:
             self.client.alerts.create_once(name, mark, **spec)
-        except RuleExists:
-            # It stays; and no late request takes its place, once a person has deleted it.
-            wrote(self._dynamo, mark)
 
     def _mark(self, what: str) -> Put:
         """Shows that this restore has created something, also if that was deleted since."""

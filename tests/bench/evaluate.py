@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from countledger.consumers.alerts.evaluator import Evaluator
 from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.alerts.rule_index import RuleCache
-from countledger.consumers.alerts.rules import Rules, RuleStamp, encode_rule, encode_stamp
+from countledger.consumers.alerts.rules import Rules, encode_rule
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.operations import Put
 from tests.unit.connections import connection_on
@@ -127,12 +127,9 @@ def rules_of(count: int) -> list[Rule]:
 def evaluator_with(count: int) -> Evaluator:
     """An evaluator that knows so many rules."""
     dynamo, clock = MemoryClient(), SystemClock()
-    for item in (
-        encode_stamp(RuleStamp(1, count, changed_by="a change")),
-        *(encode_rule(one, 1) for one in rules_of(count)),
-    ):
-        dynamo.put(Put(TABLE, item))
-    cache = RuleCache(Rules(connection_on(dynamo, region=REGION)), clock)
+    for one in rules_of(count):
+        dynamo.put(Put(TABLE, encode_rule(one.name, [one], clock.now_ms())))
+    cache = RuleCache(Rules(connection_on(dynamo, clock, region=REGION)))
     if len(cache.index().rules) != count:
         raise AssertionError("the evaluator does not know the rules")
     return Evaluator(dynamo, TABLE, cache, NothingToDo(), NoLetters(), NothingToDo(), clock)

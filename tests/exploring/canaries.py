@@ -16,8 +16,7 @@ from countledger.compaction.deletion import HeadEmptier
 from countledger.compaction.deletions import LedgerDeleter
 from countledger.compaction.schedules import Schedules
 from countledger.consumers import group_board, memberships, rankings
-from countledger.consumers.alerts import rules
-from countledger.consumers.alerts.rules import RuleChanger
+from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.group_board import GroupBoard
 from countledger.consumers.groups import GroupItems
 from countledger.consumers.rankings import Rankings
@@ -44,11 +43,9 @@ if TYPE_CHECKING:
     import pytest
 
     from countledger.compaction.deletion import Deletion, DeletionMark
-    from countledger.consumers.alerts.rule import Rule
-    from countledger.consumers.alerts.rules import RuleSnapshot, RuleStamp
     from countledger.ledger.attempts import Steps
     from countledger.ledger.attributes import Item
-    from countledger.ledger.operations import Condition, Put, Update, Write
+    from countledger.ledger.operations import Condition, Update, Write
     from countledger.ledger.records import Seen
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 
@@ -97,26 +94,24 @@ def _of_revision(written: str) -> Item:
     return {records.INCARNATION: incarnation, records.REVISION: int(revision)}
 
 
-def _no_id_of_a_change(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RuleChanger, "_applied", lambda *_: None)
+def _no_stamp(patch: pytest.MonkeyPatch) -> None:
+    replaced = Rules._replaced
+    patch.setattr(Rules, "_replaced", lambda *of: replaced(*of)._replace(beside=()))
 
 
-def _no_id_of_an_end(patch: pytest.MonkeyPatch) -> None:
-    ended = rules._ended
+def _never_stored(patch: pytest.MonkeyPatch) -> None:
+    """A deleted rule is as one that never was: a late creation replaces it."""
+    is_seen = Records.is_seen
 
-    def without_id(snapshot: RuleSnapshot, name: str, until_ms: int, _id: str) -> Rule | None:
-        return ended(snapshot, name, until_ms, "")
+    def seen(one: Records, seen: Seen, planned_ms: int) -> Condition:
+        wanted = is_seen(one, seen, planned_ms)
+        return wanted if present(_item_of(seen)) else AnyOf(wanted, Absent("current"))
 
-    patch.setattr(rules, "_ended", without_id)
+    patch.setattr(Records, "is_seen", seen)
 
 
-def _any_number(patch: pytest.MonkeyPatch) -> None:
-    stamp = rules._stamp
-
-    def unconditional(table: str, snapshot: RuleSnapshot, change: RuleStamp) -> Put:
-        return replace(stamp(table, snapshot, change), condition=None)
-
-    patch.setattr(rules, "_stamp", unconditional)
+def _item_of(seen: Seen) -> Item | None:
+    return None if isinstance(seen, NotRead) else seen
 
 
 def _any_age(patch: pytest.MonkeyPatch) -> None:
@@ -600,25 +595,26 @@ CANARIES: Final = (
         _own_trigger_alone,
     ),
     SwitchedOff(
-        "a change of an alert rule recognises itself by its id",
+        "a change of an alert rule changes the stamp in the same transaction",
         "alert rules",
-        "a rule: delete",
+        "none: create 10",
         5_000,
-        _no_id_of_a_change,
+        _no_stamp,
+        faults=0,
     ),
     SwitchedOff(
-        "the end of a rule names the change that ended it",
+        "a deleted alert rule stays, so that no late creation is applied",
         "alert rules",
-        "a rule: delete | create 10",
+        "none: create 10, delete",
         20_000,
-        _no_id_of_an_end,
+        _never_stored,
     ),
     SwitchedOff(
-        "a change of the rules is conditional on the number that was read",
+        "an alert rule is changed as it was read",
         "alert rules",
-        "none: create 10 | create 15",
+        "a rule: set 20 | delete",
         5_000,
-        _any_number,
+        _seen_by_incarnation_alone,
         faults=0,
     ),
     SwitchedOff(

@@ -33,17 +33,12 @@ def _model(threshold: int, call: str) -> Iterator[Effect]:
     wanted = _THRESHOLD[call]
     if call == "delete":
         yield Effect(threshold > 0, 0)
-        yield Effect(_changed_since, threshold)
     elif call == "set 20":
         yield Effect(wanted, wanted) if threshold else Effect(NoSuchRule, 0)
     elif threshold:
         yield Effect(RuleExists, threshold)
     else:
         yield Effect(wanted, wanted)
-
-
-def _changed_since(answer: object) -> bool:
-    return isinstance(answer, RuleExists) and "was changed, or created again" in str(answer)
 
 
 def _rules(contents: Contents) -> RuleSnapshot:
@@ -57,7 +52,7 @@ def _agrees(threshold: int, contents: Contents) -> bool:
 
 
 def _holds(state: Situation) -> bool:
-    """The stamp fits the rules."""
+    """The checksum of the stamp fits the rules."""
     return _rules(state.contents).is_whole
 
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from countledger.consumers.alerts import evaluator, message, rules, service, state
+from countledger.consumers.alerts import evaluator, message, service, state
 from countledger.consumers.alerts import evaluator as evaluator_module
 from countledger.consumers.alerts.crossing import TotalChange
 from countledger.consumers.alerts.delivery import QueueDeadLetters
 from countledger.consumers.alerts.evaluator import ChainEvaluator, ChainOutcome, Link, Notifier
 from countledger.consumers.alerts.message import Firing
 from countledger.consumers.alerts.rule import Rule
-from countledger.consumers.alerts.rules import RuleChanger
+from countledger.consumers.alerts.rules import RecentRules, Rules
 from countledger.consumers.alerts.state import (
     AlertState,
     PublishFiring,
@@ -160,7 +160,7 @@ CANARIES: Final = [
     Canary(
         "alerts: no half change of a rule",
         all_of(
-            replaced(rules, "_is_whole", lambda *_: True),
+            replaced(RecentRules, "_is_final", lambda *_: True),
             replaced(transactions, "_SPREAD_MS", (300,)),
         ),
         "alerts",
@@ -168,7 +168,7 @@ CANARIES: Final = [
     ),
     Canary(
         "alerts: a change leaves in time",
-        replaced(RuleChanger, "refuse_late", lambda *_: None),
+        replaced(Rules, "refuse_late", lambda *_: None),
         "alerts",
         seed=3,
     ),

@@ -108,7 +108,7 @@ class EvaluatorFunction:
     def _new(self, process: Process) -> Evaluator:
         dynamo = self.world.dynamo(process, retries=True)
         parts = alerting(self.world, process)
-        rules = RuleCache(Rules(connection_of(process)), process)
+        rules = RuleCache(Rules(connection_of(process)))
         quarantine = quarantine_of(self.world, process, QuarantineSource.COUNTERS)
         return Evaluator(
             dynamo,

@@ -56,7 +56,7 @@ def _known(index: RuleIndex) -> list[tuple[str, int | None]]:
 
 def _cache(world: World) -> RuleCache:
     process = world.process("home", "evaluator")
-    return RuleCache(Rules(connection_of(process)), process)
+    return RuleCache(Rules(connection_of(process)))
 
 
 @pytest.mark.parametrize("change", ["create", "set", "delete"])

@@ -66,7 +66,6 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
     },
     "reading again: several reads must show one and the same moment": {
         "compaction/schedules.py": "_start",
-        "consumers/alerts/rules.py": "read",
         "consumers/totals.py": "read",
         "consumers/verify.py": "compare",
         "ledger/exact.py": "read",

@@ -171,7 +171,7 @@ def test_a_corrupt_rule_is_named_and_can_be_deleted(dynamo: MemoryClient) -> Non
     alerts = _alerts(dynamo)
     alerts.create("corrupt", **SPEC)
     key = keys.rule_key("corrupt")
-    del dynamo.tables[TABLE][key["counter"], key["part"]]["threshold"]
+    del dynamo.tables[TABLE][key["counter"], key["part"]]["revisions"][0]["threshold"]
 
     assert [*alerts.unreadable()] == ["corrupt"]
     with pytest.raises(CorruptItem, match="alert delete corrupt"):

@@ -44,7 +44,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.rules = Rules(connection_on(self.dynamo, self.clock, region="eu"), self.delay_ms)
-        self.cache = RuleCache(self.rules, self.clock)
+        self.cache = RuleCache(self.rules)
 
     def run(self, happenings: Sequence[Happening]) -> None:
         """All of it, one after the other; in the end every record comes again."""
@@ -78,7 +78,7 @@ class World:
     def evaluated_late(self) -> None:
         """All records come (again), to an evaluator that reads the rules anew."""
         self.waiting += self.evaluated
-        self._judge(RuleCache(self.rules, self.clock).index())
+        self._judge(RuleCache(self.rules).index())
 
     def _judge(self, index: RuleIndex) -> None:
         for at_ms in self.waiting:

@@ -22,6 +22,7 @@ from countledger.ledger.limits import (
     ALERT_RULE_SEND_MS,
     ALERT_RULES_AGE_MS,
     SECOND_MS,
+    SIGNED_REQUEST_LIFE_MS,
     STREAM_RECORD_MAX_AGE_MS,
 )
 from tests.unit.connections import connection_on
@@ -30,7 +31,6 @@ from tests.unit.ledger.memory import (
     LOST,
     MemoryClient,
     applied_then_lost,
-    at,
     meanwhile,
     refuses,
 )
@@ -85,39 +85,11 @@ def test_a_change_does_not_leave_after_its_process_stood_still(
     of_ids = connection_on(dynamo, clock, region=REGION, new_id=lambda _ms: f"id-{next(new_ids)}")
     change(Rules(of_ids))
 
-    effective_ms = [
-        item.get("effective_until") or item["effective_from"]
-        for item in dynamo.items(TABLE)
-        if "revision" in item and str(item["part"]) != "rule#r"
-    ]
-    assert effective_ms
-    assert min(effective_ms) >= clock.at_ms + ALERT_RULE_SEND_MS + ALERT_RULES_AGE_MS
-    assert next(new_ids) == 1 + tries  # the revision, and a token for each attempt
-
-
-@pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
-def test_a_deletion_without_an_answer_deletes_no_rule_that_was_created_since(
-    rules: Rules, *, applied: bool
-) -> None:
-    """Of the same name; the attempt that got no answer may have deleted the one before."""
-    rules.create(RULE)
-
-    def again(_kind: str, _what: object, request: Callable[[], object]) -> object:
-        if applied:
-            request()
-        else:
-            rules.delete("r")
-        rules.create(replace(RULE, threshold=7))
-        raise LOST
-
-    _dynamo(rules).plans.append(at(again, "transact", times=1))
-    if applied:
-        assert rules.delete("r")
-    else:
-        with pytest.raises(RuleExists, match="created again, after this call had read it"):
-            rules.delete("r")
-
-    assert [rule.threshold for rule in rules.list()] == [7]
+    known = [one for revisions in rules.read().revisions.values() for one in revisions]
+    effective_ms = [one.effective_until_ms or one.effective_from_ms for one in known]
+    assert max(effective_ms) >= clock.at_ms + ALERT_RULE_SEND_MS + ALERT_RULES_AGE_MS
+    # The call, and for each attempt a token, and a revision if it writes one.
+    assert next(new_ids) == 1 + tries * (1 if change is _CHANGES["delete"] else 2)
 
 
 @pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
@@ -169,21 +141,57 @@ def test_every_evaluator_knows_of_a_change_before_it_takes_effect() -> None:
     assert ALERT_RULE_DELAY_MS > 2 * ALERT_RULES_AGE_MS
 
 
-def test_the_revision_before_is_kept_until_the_next_takes_effect(
+def test_the_revision_before_is_kept_until_no_stream_record_needs_it(
     rules: Rules, clock: ManualClock
 ) -> None:
-    """And for as long as a record of its time may be delivered again."""
     first = rules.create(RULE)
     clock.at_ms += 60 * SECOND_MS
     second = rules.set("r", _raised(200))
 
-    (past,) = rules.read().past
     until_ms = second.effective_from_ms
-    assert past == replace(first, effective_until_ms=until_ms, ended_by=second.revision)
+    past = replace(first, effective_until_ms=until_ms)
+    assert rules.read().revisions == {"r": (past, second)}
     assert rules.list() == [second]
     assert second.threshold == 200
-    (item,) = [item for item in _dynamo(rules).items(TABLE) if item["part"].startswith("past#")]
-    assert item["expires_at"] * SECOND_MS >= second.effective_from_ms + STREAM_RECORD_MAX_AGE_MS
+
+    clock.at_ms = until_ms + STREAM_RECORD_MAX_AGE_MS - 1
+    third = rules.set("r", _raised(300))
+    assert [one.threshold for one in rules.read().revisions["r"]] == [100, 200, 300]
+    clock.at_ms += 1
+    rules.set("r", _raised(400))
+    assert [one.threshold for one in rules.read().revisions["r"]] == [200, 300, 400]
+    assert third.effective_from_ms > until_ms
+
+
+@pytest.mark.parametrize("corrupt", [False, True])
+def test_a_deleted_rule_stays_until_no_stream_record_needs_it(
+    rules: Rules, *, corrupt: bool
+) -> None:
+    rules.create(RULE)
+    key = keys.rule_key("r")["counter"], keys.rule_key("r")["part"]
+    if corrupt:
+        _dynamo(rules).tables[TABLE][key]["revisions"] = ["corrupt"]
+
+    assert rules.delete("r")
+
+    item = _dynamo(rules).tables[TABLE][key]
+    assert (item["revision"], len(item["revisions"])) == (2, 1 - corrupt)
+    assert item["expires_at"] * SECOND_MS >= NOW_MS + STREAM_RECORD_MAX_AGE_MS
+    assert not rules.delete("r")
+    rules.create(RULE)
+    item = _dynamo(rules).tables[TABLE][key]
+    assert (item["revision"], item.get("expires_at")) == (3, None)
+
+
+def test_a_name_whose_deleted_rule_has_expired_is_free(rules: Rules) -> None:
+    rules.create(RULE)
+    rules.delete("r")
+    del _dynamo(rules).tables[TABLE][keys.ALERT_RULES, "rule#r"]
+
+    assert rules.read().is_whole
+    made = rules.create(RULE)
+
+    assert rules.get("r") == made
 
 
 def test_a_change_to_the_same_is_none(rules: Rules) -> None:
@@ -200,7 +208,7 @@ def test_changes_take_effect_in_the_order_they_were_made(rules: Rules, clock: Ma
     rules.delete("r")
     rules.create(RULE)
 
-    known = [*rules.read().past, *rules.list()]
+    known = rules.read().revisions["r"]
 
     for at_ms in range(NOW_MS - 4_000_000, NOW_MS + 20_000, SECOND_MS):
         assert sum(rule.is_effective_at(at_ms) for rule in known) <= 1
@@ -211,9 +219,10 @@ def test_a_rule_that_cannot_be_read_hides_no_other(rules: Rules) -> None:
     rules.create(RULE)
     rules.create(replace(RULE, name="corrupt"))
     key = keys.rule_key("corrupt")
-    _dynamo(rules).tables[TABLE][key["counter"], key["part"]]["threshold"] = "many"
+    stored = _dynamo(rules).tables[TABLE][key["counter"], key["part"]]
+    stored["revisions"][0]["threshold"] = "many"
 
-    cache = RuleCache(rules, rules.connection.clock)
+    cache = RuleCache(rules)
     assert [rule.name for rule in cache.index().rules] == ["r"]
     assert list(cache.unreadable) == ["corrupt"]
     assert [rule.name for rule in rules.list()] == ["r"]
@@ -236,11 +245,23 @@ def test_rules_are_bounded(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> Non
     assert rules.delete("r")
 
 
+def test_the_kept_revisions_of_a_rule_are_bounded(
+    rules: Rules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("countledger.consumers.alerts.rules.ALERT_RULE_REVISIONS_MAX", 2)
+    rules.create(RULE)
+    rules.set("r", _raised(200))
+
+    with pytest.raises(BadRule, match="was changed 2 times in the last 30 hours"):
+        rules.set("r", _raised(300))
+    assert rules.delete("r")
+
+
 @pytest.mark.parametrize("moved_ms", [ALERT_RULES_AGE_MS, -SECOND_MS, -3_600 * SECOND_MS])
 def test_what_an_evaluator_knows_is_never_older_than_its_age(
     rules: Rules, clock: ManualClock, moved_ms: int
 ) -> None:
-    cache = RuleCache(rules, clock)
+    cache = RuleCache(rules)
     assert cache.index().rules == ()
     made = rules.create(RULE)
     assert cache.index().rules == ()
@@ -256,66 +277,82 @@ def test_an_evaluator_takes_the_rules_for_its_region_and_their_past(rules: Rules
     rules.create(replace(RULE, name="elsewhere", evaluate_in="us-east-1"))
     rules.set("r", _raised(200))
 
-    known = RuleCache(rules, rules.connection.clock).index().matching("likes:1")
+    known = RuleCache(rules).index().matching("likes:1")
 
     assert [(rule.name, rule.threshold) for rule in known] == [("r", 100), ("r", 200)]
 
 
-@pytest.mark.parametrize("part", ["rule#other", "stamp"])
-def test_a_change_of_which_a_part_is_visible_is_waited_for(
-    rules: Rules, clock: ManualClock, part: str
+_PARTLY: dict[str, Callable[[Rules], object]] = {
+    "create": lambda rules: rules.create(replace(RULE, name="other")),
+    "create again": lambda rules: rules.create(replace(RULE, name="deleted")),
+    "set": lambda rules: rules.set("r", _raised(200)),
+    "delete": lambda rules: rules.delete("r"),
+}
+
+
+@pytest.mark.parametrize("part", ["the rule", "the stamp"])
+@pytest.mark.parametrize("followed", [False, True])
+@pytest.mark.parametrize("change", _PARTLY.values(), ids=_PARTLY)
+def test_an_evaluator_reads_again_until_it_has_seen_all_of_a_change(
+    rules: Rules,
+    clock: ManualClock,
+    change: Callable[[Rules], object],
+    part: str,
+    *,
+    followed: bool,
 ) -> None:
-    """A read may show the items of a transaction one after the other."""
+    """A read may show the items of a transaction one after the other, also after a later one."""
     rules.create(RULE)
-    stamp = keys.rules_stamp_key()
-    before = _dynamo(rules).get(TABLE, stamp)
-    rules.create(replace(RULE, name="other"))
+    rules.create(replace(RULE, name="deleted"))
+    rules.delete("deleted")
     table = _dynamo(rules).tables[TABLE]
+    before = dict(table)
+    change(rules)
+    late = {key: table[key] for key in table if table[key] != before.get(key)}
+    stamp = keys.ALERT_RULES, keys.RULES_STAMP
+    missing = [key for key in late if (key == stamp) is (part == "the stamp")]
+    for key in missing:
+        if key in before:
+            table[key] = before[key]
+        else:
+            del table[key]
+    if followed and part == "the rule":
+        rules.create(replace(RULE, name="later"))
+    cache = RuleCache(rules)
+    cache.index()
 
-    def partly(_kind: str, _what: object, request: Callable[[], object]) -> object:
-        key = keys.ALERT_RULES, part
-        whole = table.pop(key)
-        if part == "stamp" and before is not None:
-            table[key] = before
-        answer = request()
-        table[key] = whole
-        return answer
+    table.update({key: late[key] for key in missing})
+    clock.at_ms += ALERT_RULES_AGE_MS
 
-    _dynamo(rules).plans.append(at(partly, "query", times=1))
-
-    assert [one.name for one in rules.list()] == ["other", "r"]
-    assert clock.slept_ms
+    assert cache.index().rules == RuleCache(rules).index().rules
 
 
-def test_rules_that_an_editor_left_incomplete_are_returned_as_they_are(
+def test_rules_that_an_editor_changed_are_read_again_for_a_quarter_of_an_hour(
     rules: Rules, clock: ManualClock
 ) -> None:
+    """As long as a request may be under way."""
     rules.create(RULE)
     rules.create(replace(RULE, name="other"))
     del _dynamo(rules).tables[TABLE][keys.ALERT_RULES, "rule#other"]
+    cache = RuleCache(rules)
+    assert [one.name for one in cache.index().rules] == ["r"]
 
-    assert [one.name for one in rules.list()] == ["r"]
-    assert sum(clock.slept_ms) > 0
+    def reads() -> int:
+        before = _dynamo(rules).calls.count("query")
+        clock.at_ms += ALERT_RULES_AGE_MS
+        cache.index()
+        return _dynamo(rules).calls.count("query") - before
 
-
-def test_rules_that_change_during_each_read_are_not_returned(rules: Rules) -> None:
-    rules.create(RULE)
-    thresholds = iter(range(101, 200))
-    other = Rules(connection_on(MemoryClient(tables=_dynamo(rules).tables), region=REGION))
-    change = meanwhile(
-        lambda: other.set("r", _raised(next(thresholds))), "query", times=float("inf")
-    )
-    _dynamo(rules).plans.append(change)
-
-    with pytest.raises(Throttled, match="kept changing while they were read"):
-        rules.read()
+    assert reads() == 1
+    clock.at_ms += SIGNED_REQUEST_LIFE_MS
+    assert [reads(), reads()] == [1, 0]
 
 
 @pytest.mark.parametrize("readable", [True, False])
 def test_a_rule_is_not_created_over_another_one(rules: Rules, *, readable: bool) -> None:
     rules.create(RULE)
     if not readable:
-        _dynamo(rules).tables[TABLE][keys.ALERT_RULES, "rule#r"]["threshold"] = "nonsense"
+        _dynamo(rules).tables[TABLE][keys.ALERT_RULES, "rule#r"]["revisions"] = "nonsense"
     before = _dynamo(rules).items(TABLE)
 
     with pytest.raises(RuleExists, match="'r' exists"):

@@ -47,7 +47,6 @@ def test_what_no_ledger_has_is_copied(item: dict[str, Any]) -> None:
         keys.total_key(_MINE),
         keys.alert_state_key(_MINE, "rule"),
         keys.rule_key("rule"),
-        keys.past_rule_key("rule", "id"),
         keys.rules_stamp_key(),
         keys.schedule_key("likes"),
         keys.taken_over_key("likes"),
@@ -126,7 +125,7 @@ def test_what_was_deleted_since_the_restore_is_not_created_again() -> None:
 
 @pytest.mark.parametrize(
     ("suspended", "at"),
-    [(Schedules, "_checked"), (Rules, "create"), (WindowSettings, "enable")],
+    [(Schedules, "_checked"), (Rules, "create_once"), (WindowSettings, "enable")],
 )
 def test_a_call_that_is_suspended_before_it_creates_creates_nothing_that_was_deleted_since(
     suspended: type, at: str, monkeypatch: pytest.MonkeyPatch
