@@ -55,7 +55,7 @@ class NewRule(RuleInput):
 
 
 class RuleAnswer(AnswerBody):
-    """The newest revision of a rule."""
+    """The current revision of a rule."""
 
     name: str
     counter: str | None
@@ -95,7 +95,7 @@ class AlertLogAnswer(AnswerBody):
 
 @routes.get("/v1/alerts/rules", response_model=RulesAnswer)
 def list_rules(call: Called) -> Response:
-    """The rules of the stack. Two read units, and two for each 4 KB of rules."""
+    """The rules of the stack. Two read units for each 4 KB of rules."""
     alerts = call.may(ScopeVerb.READ).alerts
     rules = [_shown(one) for one in alerts.list()]
     return answered(RulesAnswer(rules=rules, unreadable=alerts.unreadable()))
@@ -103,20 +103,20 @@ def list_rules(call: Called) -> Response:
 
 @routes.post("/v1/alerts/rules", status_code=201, response_model=RuleAnswer)
 def create_rule(body: NewRule, call: Called) -> Response:
-    """Create a rule. Four write units, two read units, and one for each 4 KB of rules."""
+    """Create a rule. Four write units, a read unit, and one for each 4 KB of rules."""
     spec: Any = body.model_dump(exclude={"name"}, exclude_unset=True)
     return answered(_shown(call.may(ScopeVerb.ADMIN).alerts.create(body.name, **spec)), 201)
 
 
 @routes.get("/v1/alerts/rules/{name}", response_model=RuleAnswer)
 def show_rule(name: RuleName, call: Called) -> Response:
-    """The newest revision of a rule. One read unit, and one for each 4 KB of rules."""
+    """The current revision of a rule. One read unit."""
     return answered(_shown(call.may(ScopeVerb.READ).alerts.get(name)))
 
 
 @routes.delete("/v1/alerts/rules/{name}", status_code=204)
 def delete_rule(name: RuleName, call: Called) -> Response:
-    """Delete a rule, if it exists. Six write units, and reads as the list."""
+    """Delete a rule, if it exists. A read unit and four write units."""
     call.may(ScopeVerb.ADMIN).alerts.delete(name)
     return Response(status_code=204)
 
