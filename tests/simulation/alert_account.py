@@ -145,18 +145,23 @@ class AlertAccount:
         return TotalChange(version, old, new, self.schedule.now_ms, sure)
 
     def _rule_changed(self, part: str, item: dict[str, Any] | None) -> None:
-        if item is None or "revision" not in item:
-            return
-        # Who computed the time may have had a late clock, and the request its whole life.
-        name = "effective_until" if part.startswith("past#") else "effective_from"
-        slack_ms = self.life_ms + self.standing.skew_ms
-        if self.schedule.now_ms > item[name] + slack_ms:
-            raise Wrong(f"{part} is written at {self.schedule.now_ms:.0f}: {item}")
         known_ms = self.schedule.now_ms + _KNOWN_MS + _TRANSACTION_MS
-        revision = self.revisions.setdefault(item["revision"], Revision(item, known_ms))
-        if part.startswith("past#"):
-            revision.until_ms = item["effective_until"]
-            revision.ended_known_ms = known_ms
+        for one in (item or {}).get("revisions", ()):
+            if one["id"] not in self.revisions:
+                self._refuse_late(part, one, one["effective_from"])
+                said = {**one, "name": part.removeprefix("rule#"), "revision": one["id"]}
+                self.revisions[one["id"]] = Revision(said, known_ms)
+            revision = self.revisions[one["id"]]
+            if revision.until_ms is None and "effective_until" in one:
+                self._refuse_late(part, one, one["effective_until"])
+                revision.until_ms = one["effective_until"]
+                revision.ended_known_ms = known_ms
+
+    def _refuse_late(self, part: str, revision: dict[str, Any], effective_ms: int) -> None:
+        # Who computed the time may have had a late clock, and the request its whole life.
+        slack_ms = self.life_ms + self.standing.skew_ms
+        if self.schedule.now_ms > effective_ms + slack_ms:
+            raise Wrong(f"{part} is written at {self.schedule.now_ms:.0f}: {revision}")
 
     def _moved(
         self,
