@@ -46,7 +46,6 @@ class _EvaluatorParts:
 def _parts() -> _EvaluatorParts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
-    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
     services = ConnectedServices(connection)
     rules = RuleCache(Rules(connection))
     url = connection.setting("quarantine_queue_url")
@@ -55,8 +54,7 @@ def _parts() -> _EvaluatorParts:
     return _EvaluatorParts(
         rules,
         Evaluator(
-            dynamo,
-            table,
+            connection,
             rules,
             services.publisher,
             services.dead_letters,
@@ -91,7 +89,7 @@ def evaluate(event: object, context: LambdaContext) -> dict[str, Any]:
         parts.foreign.keep(records, reason)
         return answer_to_foreign(parts.logger, parts.metrics, reason)
     stream = label_of(records[0].get("eventSourceARN", "")) if records else ""
-    deadline = Deadline.within(parts.evaluator.clock, context)
+    deadline = Deadline.within(parts.evaluator.connection.clock, context)
     outcome = parts.evaluator.apply(records, stream, deadline)
     _report(parts, outcome, context)
     return answer_of(outcome, records)

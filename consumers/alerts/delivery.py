@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.rule import Target
     from countledger.ledger.attempts import Answer
     from countledger.ledger.attributes import OnCorrupt
-    from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.connection import Connection
 
 
 # What became of alerts that were sent: the log of the published ones, and the dead letters.
@@ -143,13 +143,9 @@ class AlertLog:
 
     Each firing is logged twice: in the partition of its counter, and in one for all counters, which
     takes about 1,000 firings a second. So one query lists either.
-
-    Attributes:
-        dynamo: a DynamoDB client; the SDK may retry its reads.
     """
 
-    dynamo: DynamoClient
-    table: str
+    connection: Connection
 
     def newest(
         self,
@@ -161,7 +157,7 @@ class AlertLog:
         """The alerts of a counter, or of all, newest first: as `Alerts.log`."""
         if limit is not None and limit < 1:
             raise BadSetting(f"limit {shown(limit)} is too small: give 1 or more")
-        pages = self.dynamo.pages(self._query(counter, limit))
+        pages = self.connection.retrying.pages(self._query(counter, limit))
         items = (item for page in pages for item in page)
         found = decoded(items, decode_log, on_corrupt)
         yield from islice((one for logged in found for one in reversed(logged)), limit)
@@ -171,7 +167,8 @@ class AlertLog:
         if counter is not None:
             counter = keys.check_counter(counter)
             condition = AllOf(Compare("counter", "=", counter), BeginsWith("part", keys.LOG_PREFIX))
-        return Query(self.table, condition, forward=False, page_size=page_size)
+        table = self.connection.counters
+        return Query(table, condition, forward=False, page_size=page_size)
 
 
 def decode_log(item: Item) -> list[LoggedAlert]:

@@ -83,7 +83,6 @@ from countledger.consumers.rejected import (
 )
 from countledger.ledger import keys
 from countledger.ledger.calendar import Per, Window, window_of
-from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import (
     ConditionFailed,
@@ -110,7 +109,7 @@ if TYPE_CHECKING:
     from countledger.consumers.rejected import Quarantine, Unstored
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
-    from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.connection import Connection
     from countledger.ledger.operations import Put
     from countledger.ledger.windows import WindowSetting
 
@@ -314,15 +313,12 @@ class Notifier:
     """Publishes the alerts of one batch of records.
 
     Attributes:
-        dynamo: a DynamoDB client; its SDK may retry.
         silent: targets that did not answer, and the reason: they are not tried again.
     """
 
+    connection: Connection
     publisher: Publisher
     dead_letters: DeadLetters
-    dynamo: DynamoClient
-    table: str
-    clock: Clock
     silent: dict[Target, str] = field(default_factory=dict)
 
     def publish(self, firing: Firing) -> int:
@@ -334,17 +330,16 @@ class Notifier:
         Raises:
             CountledgerError: the dead letters or the log could not be written; publish it again.
         """
-        alerts = firing.alerts
+        alerts, connection = firing.alerts, self.connection
         failed = self._send(alerts, firing.target)
         for one in failed:
-            self.dead_letters.put(
-                DeadLetter(one.alert, firing.target, one.reason, self.clock.now_ms())
-            )
+            failed_at_ms = connection.clock.now_ms()
+            self.dead_letters.put(DeadLetter(one.alert, firing.target, one.reason, failed_at_ms))
         dead = {
             alerts.index(one.alert): one.reason[:_LOGGED_REASON_MAX_CHARACTERS] for one in failed
         }
-        for put in plan_log(self.table, firing, self.clock.now_ms(), dead):
-            self.dynamo.put(put)
+        for put in plan_log(connection.counters, firing, connection.clock.now_ms(), dead):
+            connection.retrying.put(put)
         return len(failed)
 
     def _send(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
@@ -397,13 +392,13 @@ class ChainOutcome:
 class ChainEvaluator:
     """Evaluates the changes of one counter under one rule, in order, until one fails.
 
+    The SDK may retry its writes, because a second application is refused.
+
     Attributes:
-        dynamo: a DynamoDB client; its SDK may retry, because a second application is refused.
         to_quarantine: stores a record in the quarantine: its sequence number, and the reason.
     """
 
-    dynamo: DynamoClient
-    table: str
+    connection: Connection
     notifier: Notifier
     to_quarantine: Callable[[int, str], None]
     deadline: Deadline | None = None
@@ -439,6 +434,7 @@ class ChainEvaluator:
         self, link: Link, state: AlertState | None, outcome: ChainOutcome
     ) -> AlertState | None:
         """Take all steps for a change; the known state after it."""
+        dynamo, table = self.connection.retrying, self.connection.counters
         for _ in range(_STEPS_MAX):
             step = self.decide(state, link.change, link.rule)
             if step is None:
@@ -447,10 +443,10 @@ class ChainEvaluator:
                 if isinstance(step, PublishFiring):
                     outcome.dead += self.notifier.publish(step.firing)
                     outcome.published += len(step.firing.alerts)
-                    self.dynamo.update(published_write_of(self.table, step))
+                    dynamo.update(published_write_of(table, step))
                     state = state and replace(state, published=True)
                 else:
-                    self.dynamo.put(self.write_of(self.table, step))
+                    dynamo.put(self.write_of(table, step))
                     state = step.state
             except ConditionFailed as refused:
                 state = _decoded(refused.item)
@@ -463,7 +459,8 @@ class ChainEvaluator:
         """The stored state; a corrupt one is reported by the write that needs it."""
         key = keys.alert_state_key(link.change.counter, link.state)
         try:
-            return _decoded(self.dynamo.get(self.table, key, consistent=True))
+            stored = self.connection.retrying.get(self.connection.counters, key, consistent=True)
+            return _decoded(stored)
         except CorruptItem:
             return None
 
@@ -512,20 +509,17 @@ class Evaluator:
     """Evaluates batches of stream records.
 
     Attributes:
-        dynamo: a DynamoDB client; its SDK may retry, because a second application is refused.
         quarantine: stores records that can never be evaluated.
         windows: the window settings of a counter's namespace; None: windows are not evaluated.
         region: the state of this region; None: it is always ready. While it is rebuilding, totals
             change because they are made: nothing is evaluated, and the changes are skipped.
     """
 
-    dynamo: DynamoClient
-    table: str
+    connection: Connection
     rules: KnownRules
     publisher: Publisher
     dead_letters: DeadLetters
     quarantine: Quarantine
-    clock: Clock = field(default_factory=SystemClock)
     windows: Callable[[str], Sequence[WindowSetting]] | None = None
     region: RegionStateStore | None = None
 
@@ -548,7 +542,7 @@ class Evaluator:
             ServiceFailed: the rules failed, or a record without a sequence number could not be
                 quarantined; nothing was evaluated.
         """
-        deadline = deadline or Deadline.within(self.clock)
+        deadline = deadline or Deadline.within(self.connection.clock)
         outcome = EvaluationOutcome(len(records))
         if self.region is not None and self.region.is_rebuilding():
             return outcome
@@ -561,8 +555,8 @@ class Evaluator:
         def to_quarantine(sequence: int, reason: str) -> None:
             self.quarantine.put(find(records, sequence), reason, stream)
 
-        notifier = Notifier(self.publisher, self.dead_letters, self.dynamo, self.table, self.clock)
-        evaluator = ChainEvaluator(self.dynamo, self.table, notifier, to_quarantine, deadline)
+        notifier = Notifier(self.connection, self.publisher, self.dead_letters)
+        evaluator = ChainEvaluator(self.connection, notifier, to_quarantine, deadline)
         unstored: list[Unstored] = []
         ended: dict[_Place, ChainOutcome] = {}
         if chains or rejected:
@@ -591,7 +585,7 @@ class Evaluator:
         index: RuleIndex,
         outcome: EvaluationOutcome,
     ) -> tuple[list[TotalChange], list[RejectedRecord]]:
-        now_ms = self.clock.now_ms()
+        now_ms = self.connection.clock.now_ms()
         windows = self.windows and WindowRecords(index, self.windows, now_ms)
         prefilter = Prefilter(index, now_ms)
         changes: list[TotalChange] = []

@@ -46,7 +46,7 @@ from countledger.consumers.alerts.state import decide_scan, decode_state, scan_w
 from countledger.consumers.totals import TotalsReader, counters_beginning
 from countledger.ledger import keys
 from countledger.ledger.attributes import require_amount
-from countledger.ledger.clock import Clock, SystemClock, show_duration
+from countledger.ledger.clock import show_duration
 from countledger.ledger.errors import (
     BadRule,
     CorruptItem,
@@ -75,9 +75,9 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.message import Alert, Publisher
     from countledger.consumers.alerts.rule import Rule, RuleSpec
     from countledger.ledger.amount import Amount
-    from countledger.ledger.attributes import Item, OnCorrupt
+    from countledger.ledger.attributes import Item, Key, OnCorrupt
+    from countledger.ledger.clock import Clock
     from countledger.ledger.connection import Connection
-    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Put
 
 
@@ -98,16 +98,11 @@ class InitialScan:
 
     A rule that another call changes or deletes meanwhile ends for the scan as for an evaluator: the
     scan knows every change of the rules that is older than `ALERT_RULES_AGE_MS`.
-
-    Attributes:
-        dynamo: a DynamoDB client; the SDK may retry, a second application is refused.
     """
 
-    dynamo: DynamoClient
-    table: str
+    connection: Connection
     publisher: Publisher
     dead_letters: DeadLetters
-    clock: Clock = field(default_factory=SystemClock)
 
     def run(self, rule: Rule, rules: Rules) -> int:
         """Wait until a rule is effective, and alert for its counters that are beyond the threshold.
@@ -123,7 +118,7 @@ class InitialScan:
             ServiceFailed: some counters failed, and `alert set NAME --now` goes on; or another call
                 changed or deleted the rule meanwhile. The rule itself was written in any case.
         """
-        wait_until_effective(rule, self.clock)
+        wait_until_effective(rule, self.connection.clock)
         try:
             return self._scan(rule, RuleEnd(rule, RecentRules(rules)))
         except (SetupError, Throttled) as error:
@@ -134,15 +129,16 @@ class InitialScan:
             ) from error
 
     def _scan(self, rule: Rule, end: RuleEnd) -> int:
-        notifier = Notifier(self.publisher, self.dead_letters, self.dynamo, self.table, self.clock)
+        notifier = Notifier(self.connection, self.publisher, self.dead_letters)
         evaluator = ChainEvaluator(
-            self.dynamo, self.table, notifier, _refuse, decide=decide_scan, write_of=scan_write_of
+            self.connection, notifier, _refuse, decide=decide_scan, write_of=scan_write_of
         )
         published = 0
         failed: dict[str, CountledgerError] = {}
         for item in self._totals(rule):
             end.check()
-            change = as_unchanged(item, max(rule.effective_from_ms, self.clock.now_ms()))
+            at_ms = max(rule.effective_from_ms, self.connection.clock.now_ms())
+            change = as_unchanged(item, at_ms)
             if change is None:
                 continue
             outcome = evaluator.evaluate([Link(change.seen_by(rule), rule)])
@@ -160,14 +156,14 @@ class InitialScan:
 
     def _totals(self, rule: Rule) -> Iterator[Item]:
         """The totals that a rule watches, strongly consistent."""
+        dynamo, table = self.connection.retrying, self.connection.counters
         names: Iterable[str] = [rule.counter] if rule.counter is not None else []
         if rule.prefix is not None:
-            names = counters_beginning(self.dynamo, self.table, rule.prefix)
+            names = counters_beginning(dynamo, table, rule.prefix)
         feed = iter(names)
         while wanted := list(islice(feed, BATCH_GET_KEYS)):
-            yield from self.dynamo.get_many(
-                self.table, [keys.total_key(name) for name in wanted], consistent=True
-            )
+            totals = [keys.total_key(name) for name in wanted]
+            yield from dynamo.get_many(table, totals, consistent=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,9 +252,7 @@ class SilentCounter:
 class SilenceReader:
     """Finds the silent counters of rules."""
 
-    dynamo: DynamoClient
-    table: str
-    clock: Clock
+    connection: Connection
 
     def silent(self, watched: Sequence[tuple[Rule, str]]) -> Iterator[SilentCounter]:
         """The silent ones of rules and counters that they watch.
@@ -268,7 +262,7 @@ class SilenceReader:
         of its alerts.
         """
         names = list(dict.fromkeys(counter for _, counter in watched))
-        found = self.dynamo.get_many(self.table, [keys.total_key(name) for name in names])
+        found = self._read([keys.total_key(name) for name in names])
         totals = {item["counter"]: item for item in found}
         beyond = [
             one
@@ -283,7 +277,7 @@ class SilenceReader:
 
     def is_logged(self, rule: Rule, counter: str, window: str | None = None) -> bool:
         """Whether this revision of a rule has alerted for a counter, or for a window of it."""
-        log = AlertLog(self.dynamo, self.table).newest(counter, on_corrupt=lambda _: None)
+        log = AlertLog(self.connection).newest(counter, on_corrupt=lambda _: None)
         return any(
             (one.alert.rule, one.alert.revision) == (rule.name, rule.revision)
             and (window is None or (one.alert.window and one.alert.window.name) == window)
@@ -291,7 +285,7 @@ class SilenceReader:
         )
 
     def _beyond(self, rule: Rule, item: Item) -> SilentCounter | None:
-        change = as_unchanged(item, self.clock.now_ms())
+        change = as_unchanged(item, self.connection.clock.now_ms())
         if change is None or not has_a_side(rule) or rule.window is not None:
             return None
         value = change.seen_by(rule).new
@@ -301,22 +295,18 @@ class SilenceReader:
         return SilentCounter(rule, change.counter, value, passed.threshold)
 
     def _states(self, beyond: Iterable[SilentCounter]) -> dict[tuple[str, str], Item]:
-        wanted = [keys.alert_state_key(one.counter, one.rule.name) for one in beyond]
-        found = self.dynamo.get_many(self.table, wanted)
+        found = self._read([keys.alert_state_key(one.counter, one.rule.name) for one in beyond])
         return {
             (item["counter"], item["part"].removeprefix(keys.ALERT_PREFIX)): item for item in found
         }
 
+    def _read(self, wanted: Sequence[Key]) -> list[Item]:
+        return self.connection.retrying.get_many(self.connection.counters, wanted)
+
     def _is_logged(self, one: SilentCounter) -> bool:
         """Whether it has alerted so long ago that its state is gone."""
-        age_ms = self.clock.now_ms() - one.rule.effective_from_ms
+        age_ms = self.connection.clock.now_ms() - one.rule.effective_from_ms
         return age_ms > ALERT_STATE_LIFE_MS and self.is_logged(one.rule, one.counter)
-
-
-def silence_of(connection: Connection) -> SilenceReader:
-    """The reader of a stack."""
-    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
-    return SilenceReader(dynamo, table, connection.clock)
 
 
 def has_a_side(rule: Rule) -> bool:
@@ -380,9 +370,7 @@ class ConnectedServices:
     @made_once
     def initial_scan(self) -> InitialScan:
         """Alerts for totals that are beyond a threshold already."""
-        to = self.connection
-        dynamo, table = to.dynamo("standard"), to.setting("counters_table")
-        return InitialScan(dynamo, table, self.publisher, self.dead_letters, to.clock)
+        return InitialScan(self.connection, self.publisher, self.dead_letters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,7 +402,7 @@ class Alerts:
         to = self.connection
         object.__setattr__(self, "rules", Rules(to, 0 if self.at_once else ALERT_RULE_DELAY_MS))
         object.__setattr__(self, "totals", TotalsReader(to))
-        object.__setattr__(self, "alert_log", AlertLog(to.retrying, to.counters))
+        object.__setattr__(self, "alert_log", AlertLog(to))
 
     def create(
         self,

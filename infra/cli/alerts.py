@@ -9,7 +9,7 @@ import typer
 
 from countledger.consumers.alerts.message import message_of
 from countledger.consumers.alerts.rule import Direction
-from countledger.consumers.alerts.service import is_past, silence_of
+from countledger.consumers.alerts.service import SilenceReader, is_past
 from countledger.consumers.totals import NamesPage
 from countledger.infra.cli.app import AtMost, BadUsage, Options, SettingsFile, TargetCommand, shared
 from countledger.infra.cli.output import (
@@ -67,7 +67,7 @@ def explain_silence(client: CountLedger, rule: Rule) -> None:
 
 def _explain_totals(client: CountLedger, rule: Rule) -> None:
     page = _watched(client, rule, _COUNTERS_MAX)
-    reader = silence_of(client.connection)
+    reader = SilenceReader(client.connection)
     silent = reader.silent([(rule, name) for name in page.names])
     found = [_reason(one) for one in sorted(silent, key=lambda one: one.counter)]
     _say(rule, page, found)
@@ -118,7 +118,7 @@ def _reason_of_window(client: CountLedger, rule: Rule, per: Per, counter: str) -
         current = client.windows(counter, str(per), since=since, until=until)[-1]
     except (NoWindows, BadSetting):
         return None  # a prefix may reach into a namespace without windows of this kind
-    reader = silence_of(client.connection)
+    reader = SilenceReader(client.connection)
     if not is_past(rule, current.value) or reader.is_logged(rule, counter, current.name):
         return None
     return (

@@ -175,16 +175,13 @@ class StackFunctions:
 
     @cached_property
     def _evaluator(self) -> Evaluator:
-        to = self.connection
-        dynamo, clock, services = to.dynamo("standard"), to.clock, ConnectedServices(to)
+        to, services = self.connection, ConnectedServices(self.connection)
         return Evaluator(
-            dynamo,
-            COUNTERS,
+            to,
             RuleCache(Rules(to)),
             services.publisher,
             services.dead_letters,
             self._quarantine(QuarantineSource.COUNTERS),
-            clock,
             windows_of(to),
         )
 

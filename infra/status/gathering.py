@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from countledger.compaction.report import LastRunStore
-from countledger.consumers.alerts.service import silence_of
+from countledger.consumers.alerts.service import SilenceReader
 from countledger.consumers.audit import Auditor, ForeignItems
 from countledger.consumers.proof import proven_freshness
 from countledger.consumers.region_state import Phase, RegionStateStore
@@ -95,7 +95,7 @@ def _silent(client: CountLedger) -> Iterator[SilentFact]:
     rules = client.alerts.list()
     watched = [(one, one.counter) for one in rules if one.counter is not None]
     newest = sorted(watched, key=lambda one: one[0].effective_from_ms)[-RULES_MAX:]
-    for one in silence_of(client.connection).silent(newest):
+    for one in SilenceReader(client.connection).silent(newest):
         from_ms = one.rule.effective_from_ms
         yield SilentFact(one.rule.name, one.counter, one.value, one.passed, from_ms)
 

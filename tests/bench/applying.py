@@ -108,7 +108,7 @@ def _of_totals(read: Callable[[list[dict[str, Any]]], object], url: str) -> Work
 
 def _evaluate(rules: int, url: str) -> Work:
     evaluator = evaluate.evaluator_with(rules)
-    records = evaluate.batch(evaluator.clock.now_ms() // 1000)
+    records = evaluate.batch(evaluator.connection.clock.now_ms() // 1000)
     return _read_only(partial(evaluator.apply, stream="stream"), url, records)
 
 

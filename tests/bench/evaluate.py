@@ -129,16 +129,17 @@ def evaluator_with(count: int) -> Evaluator:
     dynamo, clock = MemoryClient(), SystemClock()
     for one in rules_of(count):
         dynamo.put(Put(TABLE, encode_rule(one.name, [one], clock.now_ms())))
-    cache = RuleCache(Rules(connection_on(dynamo, clock, region=REGION)))
+    connection = connection_on(dynamo, clock, region=REGION)
+    cache = RuleCache(Rules(connection))
     if len(cache.index().rules) != count:
         raise AssertionError("the evaluator does not know the rules")
-    return Evaluator(dynamo, TABLE, cache, NothingToDo(), NoLetters(), NothingToDo(), clock)
+    return Evaluator(connection, cache, NothingToDo(), NoLetters(), NothingToDo())
 
 
 def microseconds_per_record(rules: int) -> float:
     """The best of several rounds: the others say what else the machine was doing."""
     evaluator = evaluator_with(rules)
-    records = batch(evaluator.clock.now_ms() // 1000)
+    records = batch(evaluator.connection.clock.now_ms() // 1000)
     best = float("inf")
     for _ in range(ROUNDS):
         evaluator.rules.index()  # what is read once a second is not the records' cost

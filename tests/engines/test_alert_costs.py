@@ -19,6 +19,7 @@ from countledger.ledger.windows import encode_settings
 from tests.engines.store import KeptRecords, Record, Store
 from tests.unit.alerts.evaluating import history, rule
 from tests.unit.alerts.test_window_rules import record, setting
+from tests.unit.connections import through
 from tests.unit.ledger.clocks import ManualClock
 
 
@@ -56,13 +57,11 @@ class Evaluating:
         """Evaluate a batch: write and read units."""
         dynamo = self.dynamo.metered()
         evaluator = Evaluator(
-            dynamo,
-            self.store.counters,
+            through(self.store.connection, dynamo, dynamo, ManualClock()),
             self,
             self.heard,
             self.heard,
             KeptRecords(),
-            ManualClock(),
             windows_of(self.store.process(dynamo=dynamo)),
         )
         assert evaluator.apply(records, "stream").retry_from is None
@@ -150,7 +149,7 @@ def test_p9_the_log_lists_newest_first_for_half_a_unit(
     evaluating.spent(history([25, 35], counter=counter))
     evaluating.spent(history([15], counter=f"{counter}/2"))
     dynamo = evaluating.dynamo.metered()
-    log = AlertLog(dynamo, evaluating.store.counters)
+    log = AlertLog(through(evaluating.store.connection, dynamo, dynamo, ManualClock()))
 
     mine = [(one.alert.version, one.alert.threshold) for one in log.newest(counter)]
 

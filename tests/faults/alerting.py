@@ -24,6 +24,7 @@ from countledger.consumers.record import find
 from tests.engines.store import KeptRecords, Record, Store
 from tests.faults.canary import WrongNumber
 from tests.faults.queue import listening, taken_out
+from tests.unit.connections import through
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 
 # More than any test grants faults for; who needs more is blocked.
@@ -69,15 +70,9 @@ class Telling:
             random=Random(7),  # noqa: S311 - jitter
         )
         letters = QueueDeadLetters.at(connection.queues(), self.letters.queue.url)
-        return Evaluator(
-            self.store.dynamo(),
-            self.store.counters,
-            self,
-            publisher,
-            letters,
-            self.quarantine,
-            ManualClock(NOW_MS),
-        )
+        dynamo = self.store.dynamo()
+        here = through(connection, dynamo, dynamo, ManualClock(NOW_MS))
+        return Evaluator(here, self, publisher, letters, self.quarantine)
 
     @property
     def clients(self) -> tuple[Any, ...]:
@@ -85,7 +80,8 @@ class Telling:
         publisher: Any = self.evaluator.publisher
         letters: Any = self.evaluator.dead_letters
         dead_letters = letters.queue.client
-        return (self.evaluator.dynamo.client, publisher.events, publisher.topics, dead_letters)
+        table = self.evaluator.connection.retrying.client
+        return (table, publisher.events, publisher.topics, dead_letters)
 
     def deliver(self, records: Sequence[Record]) -> EvaluationOutcome:
         """Deliver a batch until all of it is handled, from the checkpoint each time."""

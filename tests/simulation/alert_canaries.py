@@ -78,7 +78,7 @@ def _marked(publish: Any, notifier: Notifier, firing: Firing) -> Any:  # noqa: A
     """The mark comes first, and a crash after it loses the alerts."""
     # A firing of an initial scan has another mark.
     with suppress(ConditionFailed):
-        notifier.dynamo.update(published_write_of(COUNTERS, PublishFiring(firing)))
+        notifier.connection.retrying.update(published_write_of(COUNTERS, PublishFiring(firing)))
     return publish(notifier, firing)
 
 

@@ -28,7 +28,6 @@ from countledger.ledger.quarantine import QuarantineSource, QuarantineStore
 from tests.simulation.connection import connection_of
 from tests.simulation.mailbox import URL, Mailbox, MailboxClient
 from tests.simulation.mapping import Mapping
-from tests.simulation.shape import COUNTERS
 from tests.simulation.targets import BUS, EventsClient, Targets, TopicsClient, topic_of
 
 if TYPE_CHECKING:
@@ -106,18 +105,15 @@ class EvaluatorFunction:
         return answer_of(outcome, records)
 
     def _new(self, process: Process) -> Evaluator:
-        dynamo = self.world.dynamo(process, retries=True)
         parts = alerting(self.world, process)
         rules = RuleCache(Rules(connection_of(process)))
         quarantine = quarantine_of(self.world, process, QuarantineSource.COUNTERS)
         return Evaluator(
-            dynamo,
-            COUNTERS,
+            connection_of(process),
             rules,
             parts.publisher,
             parts.letters,
             quarantine,
-            clock=process,
             windows=windows_of(connection_of(process)),
         )
 
@@ -147,7 +143,7 @@ def alerting(world: World, process: Process) -> Alerting:
         publisher,
         letters,
         Resender(letters, publisher),
-        InitialScan(world.dynamo(process, retries=True), COUNTERS, publisher, letters, process),
+        InitialScan(connection_of(process), publisher, letters),
     )
 
 

@@ -43,7 +43,7 @@ def test_a_huge_number_is_refused_by_its_own_error(
 @pytest.mark.parametrize(
     "read",
     [
-        lambda nothing, limit: AlertLog(nothing, "t").newest(limit=limit),
+        lambda nothing, limit: AlertLog(nothing).newest(limit=limit),
         lambda nothing, limit: QuarantineService(nothing, {}).list(limit=limit),
         lambda nothing, limit: newest_first(nothing, "t", "a:b", 1, limit, head=nothing),
     ],

@@ -11,6 +11,7 @@ from countledger.consumers.alerts.rule import Direction, Rule, Target
 from countledger.consumers.alerts.rule_index import RuleIndex
 from countledger.consumers.total_writer import windows_of
 from countledger.ledger.amount import Amount, to_text
+from countledger.ledger.connection import Connection
 from countledger.ledger.errors import Throttled
 from countledger.ledger.limits import SECOND_MS
 from tests.unit.connections import connection_on
@@ -156,8 +157,12 @@ class World:
 
     def evaluator(self) -> Evaluator:
         services = (self.targets, self.letters, self.quarantine)
-        windows = windows_of(connection_on(self.dynamo, self.clock))
-        return Evaluator(self.dynamo, TABLE, self, *services, self.clock, windows)
+        return Evaluator(self.connection, self, *services, windows_of(self.connection))
+
+    @property
+    def connection(self) -> Connection:
+        """Of a process of its own."""
+        return connection_on(self.dynamo, self.clock, region=REGION)
 
     def deliver(self, records: Sequence[dict[str, Any]]) -> EvaluationOutcome:
         """One delivery of a batch."""

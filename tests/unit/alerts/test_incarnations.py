@@ -151,7 +151,7 @@ def test_the_id_is_the_same_wherever_the_alert_is_stored() -> None:
     alert = world.targets.taken[-1][1]
     assert expected == "eu-central-1/rule@r1/id-1/2/10/rising/a:b"
     assert alert_in(json.loads(body_of(alert))) == alert
-    assert [one.alert.id for one in AlertLog(world.dynamo, TABLE).newest(COUNTER)] == [expected]
+    assert [one.alert.id for one in AlertLog(world.connection).newest(COUNTER)] == [expected]
 
 
 def test_the_initial_scan_names_the_incarnation_too() -> None:

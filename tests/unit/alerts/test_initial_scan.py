@@ -15,8 +15,7 @@ from countledger.ledger import keys
 from countledger.ledger.errors import ServiceFailed, Throttled
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS
 from tests.unit.alerts import evaluating
-from tests.unit.alerts.evaluating import REGION, START_MS, TABLE, record, rule
-from tests.unit.connections import connection_on
+from tests.unit.alerts.evaluating import START_MS, TABLE, record, rule
 from tests.unit.ledger.memory import meanwhile, refuses
 
 
@@ -27,11 +26,11 @@ class World(evaluating.World):
     @property
     def stored(self) -> Rules:
         """The rules as they are stored."""
-        return Rules(connection_on(self.dynamo, self.clock, region=REGION))
+        return Rules(self.connection)
 
     def scan(self, one: Rule) -> int:
         """How many alerts a scan publishes."""
-        scan = InitialScan(self.dynamo, TABLE, self.targets, self.letters, self.clock)
+        scan = InitialScan(self.connection, self.targets, self.letters)
         return scan.run(one, self.stored)
 
     def total(self, counter: str, value: int, version: int = 3, **attributes: object) -> None:
@@ -70,7 +69,7 @@ def test_a_total_beyond_the_threshold_alerts_once_the_rule_is_effective(world: W
     assert world.clock.at_ms > one.effective_from_ms
     assert (alert.old, alert.new, alert.threshold, alert.version) == (150, 150, 100, 3)
     assert one.is_effective_at(alert.at_ms)
-    assert [each.alert for each in AlertLog(world.dynamo, TABLE).newest("a:1")] == [alert]
+    assert [each.alert for each in AlertLog(world.connection).newest("a:1")] == [alert]
     assert world.scan(world.stored.set("rule", lambda old: replace(old, threshold=120))) == 1
 
 

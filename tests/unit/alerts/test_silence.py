@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from countledger import Rule
-from countledger.consumers.alerts.service import silence_of
+from countledger.consumers.alerts.service import SilenceReader
 from countledger.infra.status.gathering import silent_facts
 from countledger.testing import MemoryStack
 
@@ -24,7 +24,7 @@ def _rule(stack: MemoryStack, **spec: Any) -> Rule:  # noqa: ANN401 - of a rule
 
 
 def _silent(stack: MemoryStack, rule: Rule, *names: str) -> list[tuple[str, object, object]]:
-    found = silence_of(stack.ledger.connection).silent([(rule, f"a:{name}") for name in names])
+    found = SilenceReader(stack.ledger.connection).silent([(rule, f"a:{name}") for name in names])
     return [(one.counter, one.value, one.passed) for one in found]
 
 
