@@ -124,7 +124,7 @@ def corrupt() -> Iterator[Corrupt]:
         )
         log = {"counter": keys.ALERT_LOG, "part": "01700000000000#x"}
         made.put(made.counters, {**log, "firing": "none"})
-        made.put(made.counters, {**keys.rule_key("odd"), "name": 7})
+        made.put(made.counters, {**keys.rule_key("odd"), "revisions": 7})
         yield made
 
 
