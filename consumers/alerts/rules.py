@@ -2,7 +2,7 @@
 
 All rules are in one partition of `counters`. A rule is a record (`ledger/records.py`): one item,
 with the current revision and those that ended in the last hours, because a stream record of their
-time may be delivered again. So whoever reads a rule knows all its revisions. A deleted rule stays
+time may be delivered again. So a reader of a rule knows all its revisions. A deleted rule stays
 as a record whose last revision has an end, until no stream record can need it.
 
 A write of a rule raises the number of the *stamp*, in the same transaction: an evaluator reads the
@@ -472,7 +472,7 @@ def _refuse_too_many(snapshot: RuleSnapshot) -> None:
 class RecentRules:
     """The rules as of at most `ALERT_RULES_AGE_MS` ago.
 
-    A change is effective later than that after it was written, so whoever asks here has read it by
+    A change is effective later than that after it was written, so this class has read it by
     then. The age is measured with one clock, so an offset of the clock does not matter.
     """
 
