@@ -44,7 +44,6 @@ class _EvaluatorParts:
 
 @cache
 def _parts() -> _EvaluatorParts:
-    """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
     services = ConnectedServices(connection)
     rules = RuleCache(Rules(connection))
@@ -69,19 +68,7 @@ def _parts() -> _EvaluatorParts:
 
 
 def evaluate(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Evaluate a batch of records of the stream of `counters`.
-
-    Args:
-        event: as an event source mapping sends it. Records of anything else are kept in quarantine.
-        context: of the invocation.
-
-    Returns:
-        The record from which the shard must be delivered again.
-
-    Raises:
-        BadPayload: the event has no records.
-        ServiceFailed: the rules cannot be read, or the quarantine cannot store a record.
-    """
+    """The handler of the evaluator; records of anything but the stream are kept in quarantine."""
     parts = _parts()
     records = records_in(event, _EXPECTED)
     reason = foreign_reason(event, records, _EXPECTED) if records else None

@@ -43,21 +43,13 @@ class _AuditParts:
 
 @cache
 def _parts() -> _AuditParts:
-    """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
     verifier = Verifier(connection, chunk=CHUNK)
     return _AuditParts(verifier, Namespaces(connection), Logger(), Metrics())
 
 
 def audit(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Verify, or repair, as many counters as the time allows.
-
-    Returns:
-        How often each outcome was found in this run, and whether the walk reached its end.
-
-    Raises:
-        BadPayload: the mode is neither of them.
-    """
+    """Verify, or repair, as many counters as the time allows; how often each outcome was found."""
     expected = '{"mode": "verify"} or {"mode": "repair"}'
     mode = object_in(event, expected).get("mode")
     if mode not in AUDIT_MODES:

@@ -55,16 +55,13 @@ class _Quarantine:
     """The quarantine, opened at the first record that is put into it: most functions never do."""
 
     def __init__(self, connection: Connection) -> None:
-        """Check that the function names the queue."""
         self._connection = connection
         self._queue_url = connection.setting("quarantine_queue_url")
 
     def put(self, record: Mapping[str, Any], reason: str, shard: str) -> None:
-        """Keep a record and send a message about it; see `StoredQuarantine.put`."""
         self._opened.put(record, reason, shard)
 
     def keep_event(self, records: Sequence[Any], reason: str) -> None:
-        """Keep an event of something else; see `ForeignEvents.keep`."""
         from countledger.ledger.quarantine import ForeignEvents  # noqa: PLC0415 - see above
 
         opened = self._opened
@@ -87,7 +84,6 @@ class _Quarantine:
 
 @cache
 def _parts() -> _MaterializerParts:
-    """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
     logger, metrics = Logger(), Metrics()
@@ -114,11 +110,7 @@ def _parts() -> _MaterializerParts:
 
 
 def shard_of(event: dict[str, Any]) -> ShardName:
-    """The shard that an event's records come from.
-
-    Raises:
-        BadPayload: the event does not name the shard, which applying exactly once requires.
-    """
+    """The shard of an event; without its name nothing can be applied exactly once."""
     shard_id = event.get("shardId")
     stream_arn = event.get("eventSourceARN")
     if not isinstance(shard_id, str) or not isinstance(stream_arn, str):
@@ -130,20 +122,10 @@ def shard_of(event: dict[str, Any]) -> ShardName:
 
 
 def materialize(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Apply a batch of records of the `ledger` stream to the totals.
+    """The handler of the materializer; records of anything but the stream are kept in quarantine.
 
-    Args:
-        event: as an event source mapping with a tumbling window sends it. Records of anything else
-            are kept in quarantine.
-        context: of the invocation.
-
-    Returns:
-        An empty window state, and the record from which the shard must be delivered again.
-
-    Raises:
-        BadPayload: the event has no records, or names no shard.
-        ServiceFailed: the quarantine cannot store a record, or the progress cannot be read.
-        ProgressLost: the progress item of the shard is missing: action required.
+    Its answer has an empty window state, and the record from which the shard must be delivered
+    again. A missing progress item raises `ProgressLost`: action required.
     """
     parts = _parts()
     records = records_in(event, _EXPECTED)
@@ -168,7 +150,6 @@ def materialize(event: object, context: LambdaContext) -> dict[str, Any]:
 
 
 def answer_of(outcome: BatchOutcome, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The answer to the mapping: empty window state, and the first record to deliver again."""
     return {"state": {}, "batchItemFailures": failures_from(records, outcome.retry_from)}
 
 
@@ -176,10 +157,6 @@ def handled_entries(records: Sequence[Mapping[str, Any]], retry_from: int | None
     """The sort keys of the records that are not delivered again; each ends with the entry's id.
 
     Their totals include them now, or did before, or they are quarantined.
-
-    Args:
-        records: the batch.
-        retry_from: the sequence number of the first record to deliver again; None: none is.
     """
     handled = records[: None if retry_from is None else index_of(records, retry_from)]
     try:

@@ -39,12 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FoundLeftovers:
-    """What was found beside a counter.
-
-    Attributes:
-        logged: where its alerts are in the log, by the sort key without its prefix.
-        states: the states of alert rules for it.
-    """
+    """What was found beside a counter; `logged`: by the sort key without its prefix."""
 
     counter: str
     logged: tuple[str, ...]
@@ -60,24 +55,16 @@ class Leftovers:
     groups: Groups = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Make what removes memberships."""
         from countledger.consumers.groups import Groups  # noqa: PLC0415 - it imports many modules
 
         object.__setattr__(self, "groups", Groups(self.connection))
 
     def delete(self, counter: str, before_ms: int) -> list[str]:
-        """Delete the items of a ledger counter up to a time, and report the later ones.
+        """Delete the items of a ledger counter up to a time; descriptions of the later ones.
 
         A write unit for each KB of windows and alert states, two items for each alert of the log,
         as `Groups.remove` for each membership; half a read unit for each 4 KB of all items, and a
         read unit for each page of windows.
-
-        Args:
-            counter: its name; items of other counters are not touched.
-            before_ms: items with a later time stay.
-
-        Returns:
-            Descriptions of the items that stay.
         """
         self._delete_windows(counter)
         found = self._find(counter)
@@ -106,16 +93,12 @@ class Leftovers:
         return partial(self._delete_found, self._find(counter))
 
     def delete_markers(self, counter: str, bins: int = 1) -> None:
-        """Delete the markers of a strict counter's deleted incarnations.
+        """Delete the markers of a strict counter's deleted incarnations, of each of its bins.
 
         A write unit for each KB of them, half a read unit for each 4 KB, a read unit for each page.
 
         A marker is written together with its incarnation's counter. So if the counter has another
         incarnation, or none, when it is read after the marker, the marker's one was deleted.
-
-        Args:
-            counter: its name.
-            bins: the number of items it was spread over.
         """
         dynamo = self.connection.retrying
         for place in keys.marker_places(counter, bins):

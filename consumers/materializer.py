@@ -83,11 +83,7 @@ _WHOLE: Final = 2
 
 
 class ShardBatch(NamedTuple):
-    """The facts of one invocation.
-
-    Attributes:
-        now_ms: the time of the batch, ms since the epoch.
-    """
+    """The facts of one invocation."""
 
     shard: ShardName
     progress: ShardProgress
@@ -96,12 +92,7 @@ class ShardBatch(NamedTuple):
 
 
 class BatchAttempt(NamedTuple):
-    """One attempt at a batch that is counted.
-
-    Attributes:
-        first: the sequence number of the first record.
-        number: of the attempt, from 1; only attempts that did not come to an end are counted.
-    """
+    """One attempt at a batch, from 1; only attempts that did not come to an end are counted."""
 
     first: int
     number: int
@@ -114,20 +105,13 @@ class BatchAttempt(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The reason for the quarantine."""
         return f"the function did not come to an end, {self.number - 1} times, at this record"
 
 
 def next_attempt(
     records: Sequence[Mapping[str, Any]], progress: ShardProgress, now_ms: int
 ) -> BatchAttempt | None:
-    """The next attempt at records (at least one); None: the attempt is not counted.
-
-    Args:
-        records: the records of the batch that are not handled yet.
-        progress: of their shard, with the attempts so far.
-        now_ms: the time, ms since the epoch.
-    """
+    """The next attempt at the records that are left (at least one); None: it is not counted."""
     try:
         first = sequence_of(records[0])
         if now_ms - created_at_ms(records[0]) < ATTEMPTS_COUNTED_FROM_MS:
@@ -156,10 +140,6 @@ def start_attempt(
     """Store an attempt, and return it: one write unit. None: the attempt is not counted.
 
     It is not counted either if another invocation has handled the first record meanwhile.
-
-    Raises:
-        ProgressLost: the shard's progress is lost.
-        ServiceFailed: the attempt could not be stored.
     """
     if attempt is None:
         return None
@@ -185,14 +165,10 @@ def end_attempt(dynamo: DynamoClient, table: str, batch: ShardBatch, attempt: Ba
 class BatchOutcome:
     """What became of a batch.
 
-    Attributes:
-        windows: how many items of windows were written.
-        refused_times: how many changes count in the windows of their recording, because their own
-            time is not accepted.
-        duplicates: how many changes had been applied before.
-        failed: for each counter that could not be written, the error.
-        retry_from: the lowest sequence number that may not be applied yet; None: all are.
-        lag_ms: the age of the last record by this clock; None: no record has a time.
+    `retry_from` is the lowest sequence number that may not be applied yet, and `lag_ms` the age of
+    the last record by this clock. `refused_times` counts the changes that are in the windows of
+    their recording, because their own time is not accepted; `duplicates` those that had been
+    applied before; `windows` the items of windows that were written.
     """
 
     records: int
@@ -215,14 +191,6 @@ class BatchOutcome:
 def complete_outcome(
     outcome: BatchOutcome, folded: Fold, written: Mapping[str, Written], now_ms: int
 ) -> None:
-    """Complete a batch's outcome with the outcome of each counter.
-
-    Args:
-        outcome: of the batch.
-        folded: what the batch adds.
-        written: the outcome of each counter's write.
-        now_ms: the time of the batch, ms since the epoch.
-    """
     outcome.counters = len(folded.changes)
     outcome.updates = sum(1 for one in written.values() if one.applied)
     outcome.windows = sum(one.windows for one in written.values())
@@ -245,12 +213,9 @@ _WRITERS: Final = 16
 class Materializer:
     """Applies batches of stream records to totals.
 
-    Attributes:
-        dynamo: a DynamoDB client; the SDK may retry, because a second application is refused.
-        quarantine: keeps records that can never be applied.
-        due_rule_of: when a counter has enough entries to compact; None: never.
-        rank_clauses: how a new total gets onto its board; None: no namespace is ranked.
-        windows: which windows a counter has; None: none has any.
+    The SDK of the client may retry, because a second application is refused. `due_rule_of` says
+    when a counter has enough entries to compact, `rank_clauses` how a new total gets onto its
+    board, `windows` which windows a counter has; None: the stack has none of it.
     """
 
     dynamo: DynamoClient
@@ -269,7 +234,7 @@ class Materializer:
         shard: ShardName,
         deadline: Deadline | None = None,
     ) -> BatchOutcome:
-        """Apply a batch of one shard to the totals.
+        """Apply a batch of one shard, as Lambda delivers it, to the totals.
 
         One write unit for each counter, one for each item of windows that its changes touch, one
         for the progress, and one read unit. A batch whose first record is minutes old costs one
@@ -279,15 +244,8 @@ class Materializer:
         Counters are written in the order of their first records, so each invocation extends the
         applied part of the batch.
 
-        Args:
-            records: as Lambda delivers them, in order.
-            shard: the shard of the records.
-            deadline: until when to write; None: as long as the function may run.
-
-        Raises:
-            ServiceFailed: the shard's progress could not be read, or a record without a sequence
-                number could not be quarantined; nothing was applied.
-            ProgressLost: the shard's progress is lost; nothing was applied.
+        `ServiceFailed`: the progress could not be read, or a record without a sequence number not
+        be quarantined; `ProgressLost`: the progress is lost. In both cases nothing was applied.
         """
         if not records:
             return BatchOutcome(0)
@@ -422,16 +380,14 @@ class Materializer:
 
 @cache
 def _writers(_process: tuple[int, int]) -> WorkerThreads:
-    """The writing threads. They are kept, because starting them costs as much as six updates.
+    """The writing threads, kept because starting them costs as much as six updates.
 
-    Args:
-        _process: this process: a forked child does not have its parent's threads.
+    Of this process: a forked child does not have its parent's threads.
     """
     return WorkerThreads(_WRITERS, "countledger-materializer")
 
 
 def in_order(changes: Mapping[str, CounterChanges]) -> deque[tuple[str, CounterChanges]]:
-    """The counters of a batch in the order of their first records, for several to take from."""
     return deque(changes.items())
 
 

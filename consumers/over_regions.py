@@ -104,12 +104,7 @@ def most_complete(counter: str, regions: Sequence[RegionAnswer]) -> RegionAnswer
 
 @dataclass(slots=True)
 class RegionsReader:
-    """Reads totals in every region of a stack at the same time.
-
-    Attributes:
-        connection: to the region that is asked which regions there are.
-        timeout_s: how long a region may take to answer.
-    """
+    """Reads totals in every region of a stack at once; each has `timeout_s` to answer."""
 
     connection: Connection
     timeout_s: float = ANSWER_WITHIN_S
@@ -121,11 +116,7 @@ class RegionsReader:
 
         And half a read unit for each shard of the region's stream. The list of regions, one
         DescribeTable call, is at most a minute old. A region that does not answer in time is not
-        included, and is not waited for.
-
-        Raises:
-            BadCounterName: a name breaks the grammar.
-            Unreachable: no region answered.
+        included, and is not waited for. `Unreachable`: no region answered.
         """
         names = [keys.check_counter(counter) for counter in dict.fromkeys(counters)]
         answers, read_units = self._ask(self._regions(), names)
@@ -150,7 +141,6 @@ class RegionsReader:
         return self._names[1]
 
     def _ask(self, regions: list[str], names: list[str]) -> tuple[list[RegionAnswer], float]:
-        """What each region answers in time, and the read units of those answers."""
         answers: dict[str, tuple[RegionAnswer, float]] = {}
 
         def ask(region: str) -> None:

@@ -126,7 +126,6 @@ def body(record: Mapping[str, Any], reason: str, shard: str, quarantine_id: str)
 
 
 def _keys_of(record: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The keys and the sequence number of a record, or None if it is malformed."""
     try:
         stream = record["dynamodb"]
         kept = {name: stream.get(name) for name in ("Keys", "SequenceNumber")}

@@ -30,20 +30,13 @@ CACHED_MS: Final = MINUTE_MS
 
 
 class Phase(StrEnum):
-    """Whether the totals of a region are complete."""
-
     REBUILDING = "rebuilding"
     READY = "ready"
 
 
 @dataclass(frozen=True, slots=True)
 class RegionState:
-    """The state of a region.
-
-    Attributes:
-        since_ms: when that was stored, ms since the epoch; None: the region never joined.
-        revision: the id of the write that stored it; None: no write did.
-    """
+    """The state of a region; None: it never joined, or no write stored it."""
 
     phase: Phase = Phase.READY
     since_ms: int | None = None
@@ -51,11 +44,7 @@ class RegionState:
 
 
 def decode_region_state(item: Item | None) -> RegionState:
-    """The state in the stored item; ready if there is none.
-
-    Raises:
-        CorruptItem: it cannot be read.
-    """
+    """The state in the stored item; ready if there is none."""
     if item is None:
         return RegionState()
     phase = require(item, "state", str)
@@ -76,21 +65,13 @@ class RegionStateStore:
     _known: tuple[int, RegionState] | None = field(default=None, init=False, repr=False)
 
     def read(self) -> RegionState:
-        """The stored state. One read unit.
-
-        Raises:
-            CorruptItem: it cannot be read.
-        """
+        """One read unit."""
         to = self.connection
         found = to.retrying.get(to.counters, keys.region_state_key(), consistent=True)
         return decode_region_state(found)
 
     def write(self, phase: Phase, seen: RegionState) -> bool:
-        """Store a state in place of the one that was read. One write unit.
-
-        Returns:
-            False: another state is stored by now, and stays.
-        """
+        """Store a state if the one that was read is still there; else False. One write unit."""
         to = self.connection
         now_ms = to.clock.now_ms()
         item = {**keys.region_state_key(), "state": str(phase), "since": now_ms}
@@ -119,11 +100,7 @@ class RegionStateStore:
         return self.current().phase is Phase.REBUILDING
 
     def check(self) -> None:
-        """Refuse to read totals while they are incomplete; cost as `is_rebuilding`.
-
-        Raises:
-            RegionRebuilding: they are.
-        """
+        """Refuse to read totals while they are incomplete; cost as `is_rebuilding`."""
         if self.is_rebuilding():
             now_ms = self.connection.clock.now_ms()
             since_ms = self.current().since_ms or now_ms

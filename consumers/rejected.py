@@ -24,23 +24,12 @@ _Ended = TypeVar("_Ended")
 
 
 class Quarantine(Protocol):
-    """Stores records that can never be applied."""
-
     def put(self, record: Mapping[str, Any], reason: str, shard: str) -> None:
-        """Store a record; return only when it is stored.
-
-        Raises:
-            ServiceFailed: it is not stored.
-        """
+        """Store a record; return only when it is stored."""
 
 
 class RejectedRecord(NamedTuple):
-    """A record that goes to the quarantine.
-
-    Attributes:
-        reason: why it can never be applied.
-        sequence: its sequence number; None if it has none.
-    """
+    """A record that goes to the quarantine, and why it can never be applied."""
 
     record: Mapping[str, Any]
     reason: str
@@ -48,11 +37,7 @@ class RejectedRecord(NamedTuple):
 
 
 class Unstored(NamedTuple):
-    """A record that is not in the quarantine.
-
-    Attributes:
-        counter: its counter; None: it names none.
-    """
+    """A record that is not in the quarantine, and its counter, if it names one."""
 
     sequence: int
     counter: str | None
@@ -68,17 +53,8 @@ def handle_around(
 ) -> tuple[dict[_Place, _Ended], list[Unstored]]:
     """Handle a batch's changes, and store its rejected records before those of their own counters.
 
-    Changes of a counter of which a rejected record is not stored are not handled.
-
-    Args:
-        rejected: the records to store.
-        changes: by counter, or by what names it.
-        counter_of: the counter of a key of `changes`.
-        handle: handles a part of the changes.
-        store: stores the rejected records.
-
-    Returns:
-        The result for each key that was handled, and the records that are not stored.
+    Changes of a counter of which a rejected record is not stored are not handled. The answer has
+    the result for each key that was handled, and the records that are not stored.
     """
     held = {counter_in(one.record) for one in rejected}
     ended = dict(handle({at: one for at, one in changes.items() if counter_of(at) not in held}))
@@ -91,7 +67,7 @@ def handle_around(
 
 
 def counter_in(record: Mapping[str, Any]) -> str | None:
-    """The counter that a record names; None: it names none."""
+    """The counter that a record names, if any."""
     try:
         name = record["dynamodb"]["Keys"]["counter"]["S"]
     except (KeyError, TypeError):
@@ -102,8 +78,7 @@ def counter_in(record: Mapping[str, Any]) -> str | None:
 def put_unnumbered(quarantine: Quarantine, rejected: Sequence[RejectedRecord], shard: str) -> None:
     """Store the records without a sequence number: a shard cannot be delivered again from them.
 
-    Raises:
-        ServiceFailed: one is not stored; the whole batch must be delivered again.
+    An error: one is not stored, and the whole batch must be delivered again.
     """
     for one in rejected:
         if one.sequence is None:
@@ -117,11 +92,7 @@ def put_numbered(
     deadline: Deadline,
     pool: Executor,
 ) -> list[Unstored]:
-    """Store the records with a sequence number, several at a time, until the deadline.
-
-    Returns:
-        Those that are not stored.
-    """
+    """Store the others, several at a time, until the deadline; those that are not stored."""
 
     def put(one: RejectedRecord) -> CountledgerError | None:
         try:

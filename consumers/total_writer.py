@@ -83,10 +83,7 @@ _V = TypeVar("_V")
 class SettingOf(Generic[_V]):
     """A setting of the namespace of a counter, as it was a minute ago at most.
 
-    Attributes:
-        key: of the setting's item, by namespace.
-        decode: from the item, or None, to what it says.
-        known: what was read; functions that are called again share it.
+    Functions that are called again share what is `known`.
     """
 
     connection: Connection
@@ -96,11 +93,7 @@ class SettingOf(Generic[_V]):
     consistent: bool = False
 
     def __call__(self, counter: str) -> _V:
-        """Half a read unit a minute for each namespace; a whole one for a consistent read.
-
-        Raises:
-            ServiceFailed: it could not be read; the changes must be delivered again.
-        """
+        """Half a read unit a minute for each namespace; a whole one for a consistent read."""
         now_ms = self.connection.clock.now_ms()
         return self.known.of(keys.namespace_of(counter), now_ms, self._read)
 
@@ -116,7 +109,7 @@ DueRuleOf: TypeAlias = "Callable[[str], DueRule | None]"
 
 
 def new_due_rules() -> Recent[str, DueRule | None]:
-    """None known yet: a new or changed schedule is seen after a minute at the latest."""
+    """A new or changed schedule is seen after a minute at the latest."""
     return Recent(DUE_RULE_LIFE_MS)
 
 
@@ -171,7 +164,6 @@ WindowsOf: TypeAlias = "Callable[[str], tuple[WindowSetting, ...]]"
 
 
 def new_window_settings() -> Recent[str, tuple[WindowSetting, ...]]:
-    """None known yet."""
     return Recent(WINDOWS_LIFE_MS)
 
 
@@ -182,14 +174,10 @@ def windows_of(
 ) -> WindowsOf:
     """By counter, the windows of its namespace.
 
-    Settings that cannot be read give no windows: the totals of all namespaces go on, and those of
-    this one are rebuilt from the ledger once the settings are corrected. Settings of a later
-    release raise `NewerFormat`: nothing is written until that release replaces this one.
-
-    Args:
-        connection: to the stack.
-        known: what other functions of the process have read.
-        on_corrupt: called with the error of settings that cannot be read, at each read.
+    Settings that cannot be read give no windows, and their error goes to `on_corrupt` at each read:
+    the totals of all namespaces go on, and those of this one are rebuilt from the ledger once the
+    settings are corrected. Settings of a later release raise `NewerFormat`: nothing is written
+    until that release replaces this one.
     """
 
     def decode(item: Item | None) -> tuple[WindowSetting, ...]:
@@ -211,12 +199,7 @@ def windows_of(
 
 @dataclass(frozen=True, slots=True)
 class DueMarker:
-    """Puts the counters of one batch into the index.
-
-    Attributes:
-        dynamo: a DynamoDB client; the SDK may retry, because a second mark is refused.
-        now_ms: the time of the batch, ms since the epoch.
-    """
+    """Puts the counters of a batch into the index; its SDK may retry: a second mark is refused."""
 
     dynamo: DynamoClient
     table: str
@@ -226,9 +209,7 @@ class DueMarker:
     def mark(self, total: Item) -> None:
         """Put a counter into the index if it has enough entries and is not in it: two write units.
 
-        Raises:
-            ServiceFailed: the rule could not be read, or the mark not written; the batch must be
-                delivered again.
+        If that fails now, the batch must be delivered again.
         """
         rule = self.rule_of(total["counter"])
         if rule is None:
@@ -266,7 +247,6 @@ class CounterChanges(Sequence[EntryChange]):
     __slots__ = ("counter", "rows")
 
     def __init__(self, counter: str, rows: Sequence[Row]) -> None:
-        """The changes in these rows."""
         self.counter = counter
         self.rows = rows
 
@@ -277,7 +257,6 @@ class CounterChanges(Sequence[EntryChange]):
     def __getitem__(self, index: slice) -> CounterChanges: ...
 
     def __getitem__(self, index: int | slice) -> EntryChange | CounterChanges:
-        """One change, or a slice."""
         if isinstance(index, slice):
             return CounterChanges(self.counter, self.rows[index])
         sequence, delta, events, entries, _ = self.rows[index]
@@ -285,7 +264,6 @@ class CounterChanges(Sequence[EntryChange]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is none."""
         return not self.rows
 
     def above(self, sequence: int | None) -> CounterChanges:
@@ -295,12 +273,10 @@ class CounterChanges(Sequence[EntryChange]):
         return CounterChanges(self.counter, [row for row in self.rows if int(row[0]) > sequence])
 
     def __len__(self) -> int:
-        """The number of changes."""
         return len(self.rows)
 
 
 def row_of(change: EntryChange, record: Mapping[str, Any]) -> Row:
-    """The row of a change."""
     stream = record["dynamodb"]
     return change.sequence, change.delta, change.events, change.entries, stream
 
@@ -354,12 +330,9 @@ def _sweep(records: Sequence[Mapping[str, Any]], now_ms: int) -> Mapping[str, li
 
 @dataclass(slots=True)
 class Fold:
-    """What a batch adds to totals.
+    """What a batch adds to totals, and its last sequence number, as the stream's text.
 
-    Attributes:
-        changes: for each counter its changes, in order.
-        last_sequence: the last sequence number in the batch, as the stream's text.
-        last_created_at_ms: when the stream created the last record that has a time.
+    `last_created_at_ms` is that of the last record that has a time.
     """
 
     changes: dict[str, CounterChanges] = field(default_factory=dict)
@@ -370,11 +343,9 @@ class Fold:
 
 
 class Reached(NamedTuple):
-    """How far a batch was handled.
+    """How far a batch was handled: its last record, by the stream's text.
 
-    Attributes:
-        sequence: the sequence number of the last record handled, as the stream's text.
-        created_at_ms: when the stream created it, or the last record before it that has a time.
+    `created_at_ms` is when the stream created it, or the last record before it that has a time.
     """
 
     sequence: str
@@ -393,7 +364,6 @@ class FoldedChange(NamedTuple):
 
 
 def fold(records: Sequence[Mapping[str, Any]], now_ms: int) -> Fold:
-    """Fold a batch, by `sweep` if all records are well formed."""
     rows = sweep(records, now_ms)
     if rows is None:
         return fold_one_by_one(records, now_ms)
@@ -406,7 +376,6 @@ def fold(records: Sequence[Mapping[str, Any]], now_ms: int) -> Fold:
 
 
 def fold_one_by_one(records: Sequence[Mapping[str, Any]], now_ms: int) -> Fold:
-    """Fold a batch record by record, so that malformed records are found."""
     result = Fold(records=len(records))
     rows: dict[str, list[Row]] = {}
     for record in records:
@@ -430,11 +399,9 @@ def _changes(rows: Mapping[str, Sequence[Row]]) -> dict[str, CounterChanges]:
 
 
 def reached(records: Sequence[Mapping[str, Any]], retry_from: int | None) -> Reached | None:
-    """How far a batch was handled; None: no handled record has a number, or none has a time.
+    """How far a batch was handled, up to the first record to deliver again.
 
-    Args:
-        records: the batch.
-        retry_from: the sequence number of the first record not handled; None: all were handled.
+    None: no handled record has a number, or none has a time.
     """
     done = len(records) if retry_from is None else index_of(records, retry_from)
     for last in range(done - 1, -1, -1):
@@ -450,7 +417,6 @@ def reached(records: Sequence[Mapping[str, Any]], retry_from: int | None) -> Rea
 
 
 def folded_change(changes: CounterChanges) -> FoldedChange:
-    """Combine the changes of one counter (at least one)."""
     if len(changes.rows) == 1:
         only = changes[0]
         return FoldedChange(only.sequence, only.sequence, only.delta, only.events, only.entries)
@@ -477,15 +443,12 @@ _NOT_STRICT: Final = Absent("method")
 
 
 class Written(NamedTuple):
-    """What became of one counter's changes.
+    """What became of one counter's changes; `error` is why those left could not be written now.
 
-    Attributes:
-        applied: how many this call applied to the total.
-        rejected: how many can never be applied and were quarantined.
-        windows: how many items of windows this call wrote.
-        refused_times: how many changes count in the windows of their recording, because their own
-            time is ahead, before 1970 or too long ago.
-        error: why the others could not be written now; None: all were written.
+    `applied` are those that this call applied to the total, `rejected` those that can never be
+    applied and were quarantined, `windows` the items of windows that it wrote. `refused_times`
+    count in the windows of their recording, because their own time is ahead, before 1970 or too
+    long ago.
     """
 
     applied: int = 0
@@ -524,7 +487,6 @@ def update_of(table: str, counter: str, step: FoldedChange, shard: str, now_ms: 
 
 
 def and_also(update: Update, also: tuple[Clause, ...]) -> Update:
-    """The same write with the clauses of a ranking and of windows."""
     return replace(update, clauses=(*update.clauses, *also)) if also else update
 
 
@@ -540,16 +502,10 @@ def clean_up_of(table: str, key: Key, stale: Mapping[str, bytes]) -> Update:
 
 @dataclass(frozen=True, slots=True)
 class TotalWriter:
-    """Writes the totals of one batch.
+    """Writes the totals of one batch; the SDK may retry, because a second application is refused.
 
-    Attributes:
-        dynamo: a DynamoDB client; the SDK may retry, because a second application is refused.
-        quarantine: quarantines the record of a change, with a reason.
-        now_ms: the time of the batch, ms since the epoch.
-        index: puts a counter into the due index, if its total has enough entries.
-        also: the clauses that a ranking adds to the update of a counter's total.
-        removable: the watermarks of a total that can be removed; None: by their age alone.
-        windows: which windows a counter has; None: none has any.
+    `removable` says which watermarks of a total can be removed; None: by their age alone. `index`
+    puts a counter with enough entries into the due index; `also` are the clauses of a ranking.
     """
 
     dynamo: DynamoClient
