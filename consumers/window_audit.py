@@ -76,12 +76,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WindowRebuilder:
-    """Rebuilds windows.
-
-    Attributes:
-        dry_run: whether only to say what would be done.
-    """
-
     windows: WindowVerifier
     dry_run: bool = False
 
@@ -90,9 +84,6 @@ class WindowRebuilder:
 
         Costs as `WindowVerifier.verify`, and a write unit for each KB of each item written. A
         counter with merged entries that are in no archive is skipped: they cannot be counted.
-
-        Raises:
-            BadCounterName: a name breaks the grammar.
         """
         return map(self._rebuilt, self.windows.compare(counters))
 
@@ -305,7 +296,6 @@ class WindowAuditor:
     auditor: Auditor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Make what audits totals."""
         object.__setattr__(self, "auditor", Auditor(self.connection))
 
     def verify(self, counters: Iterable[str], *, archived: str | None = None) -> Iterator[Verdict]:

@@ -58,8 +58,7 @@ _NOTHING: Final[Worth] = (0, 0)
 class CountedWindows:
     """Windows of a counter, counted again from entries.
 
-    Attributes:
-        expires_at: by item, when TTL may remove it, in seconds; None: never.
+    By item, when TTL may remove it, in seconds; None: never.
     """
 
     whole: Worth
@@ -68,7 +67,6 @@ class CountedWindows:
 
 
 def counted(setting: WindowSetting, entries: Iterable[Entry]) -> CountedWindows:
-    """Count windows again."""
     whole = _NOTHING
     cells: defaultdict[str, defaultdict[str, Worth]] = defaultdict(
         lambda: defaultdict(lambda: _NOTHING)
@@ -114,18 +112,10 @@ def is_expired(item: Item, now_ms: int) -> bool:
 def broken_links(
     setting: WindowSetting, items: Sequence[Item], windowed: Worth, now_ms: int
 ) -> Iterator[str]:
-    """Where windows do not add up, each as text.
+    """Where windows do not add up, each as text; of items that are not expired.
 
     Hours and minutes are compared while they are kept: later events count in their day alone.
-
-    Args:
-        setting: of the windows.
-        items: all items of a counter's windows, those that are expired left out.
-        windowed: what the total says is in windows.
-        now_ms: the time, ms since the epoch.
-
-    Raises:
-        CorruptItem: an item cannot be read.
+    `windowed` is what the total says is in windows.
     """
     slots: dict[str, dict[Window, Worth]] = {kind: {} for kind in (Per.MONTH, Per.DAY, Per.HOUR)}
     for item in items:
@@ -153,7 +143,6 @@ def _compared(
     per: Per,
     now_ms: int,
 ) -> Iterator[str]:
-    """Compare windows with the finer ones in them."""
     sums: defaultdict[Window, Worth] = defaultdict(lambda: _NOTHING)
     for window, worth in fine.items():
         larger = window_of(window.start_ms, per, setting.calendar)
@@ -210,18 +199,12 @@ _SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class WindowEvidence:
-    """What was found of one counter's windows.
+    """What was found of one counter's windows: its total and their items, at first and at the end.
 
-    Attributes:
-        before, total: its total at first, and at the end.
-        items_before, items: the items of its windows at first, and at the end, by sort key.
-        entries: all entries, or the reason why they cannot be counted again.
-        proof: that the stream has been handled past these reads; None without proof.
-        since_ms: when the first of these reads began, ms since the epoch.
-        is_deleted: whether there are items that the total does not name, and a deletion that has
-            not ended explains them: it removes them.
-        flaw: why nothing may be written: the setting cannot be read, or an item is of a later
-            release; None: nothing is in the way.
+    `entries` may be the reason why they cannot be counted again. `is_deleted`: there are items that
+    the total does not name, and a deletion that has not ended explains them: it removes them.
+    `flaw` says why nothing may be written: the setting cannot be read, or an item is of a later
+    release.
     """
 
     counter: str
@@ -267,20 +250,15 @@ class WindowEvidence:
         return found
 
     def windowed(self, setting: WindowSetting) -> Worth:
-        """What the total says is in the windows of a setting."""
         _, total, events = windows_names(setting.id)
         return self.total.get(total, 0), self.total.get(events, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class WindowVerifier:
-    """Verifies windows.
+    """Verifies windows; the entries of a chunk of counters, which share one proof, are in memory.
 
-    Attributes:
-        verifier: reads totals and entries, and proves how far the stream has been handled.
-        archived: the archived entries of a counter and an incarnation of its head; None: no archive
-            was named.
-        chunk: how many counters share one proof; the entries of all of them are in memory.
+    `archived` gives the archived entries of a counter and an incarnation of its head.
     """
 
     verifier: Verifier
@@ -291,9 +269,6 @@ class WindowVerifier:
         """Compare windows with each other, with the total, and with the entries that are there.
 
         Reads all entries and all windows of each counter, twice if they change meanwhile or differ.
-
-        Raises:
-            BadCounterName: a name breaks the grammar.
         """
         return (
             verdict_of(one, self.verifier.connection.clock.now_ms())

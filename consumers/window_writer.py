@@ -61,40 +61,31 @@ _Group: TypeAlias = "tuple[tuple[Cell, ...], Sequence[_Worth]]"
 
 
 class CellPart:
-    """Changes that add to the same cells.
-
-    Attributes:
-        worths: sequence number, delta and events of each, in order.
-    """
+    """Changes (at least one) of the same cells: sequence number, delta and events of each."""
 
     __slots__ = ("delta", "events", "first", "last", "worths")
 
     def __init__(self, worths: Sequence[_Worth]) -> None:
-        """Of these (at least one)."""
         self.worths = worths
         self.first, self.last = int(worths[0][0]), int(worths[-1][0])
         self.delta: Amount = amount.total_of([one[1] for one in worths])
         self.events: int = sum([one[2] for one in worths])
 
     def above(self, sequence: int) -> CellPart | None:
-        """The changes after a sequence number; None: there are none."""
         if self.first > sequence:
             return self
         left = [one for one in self.worths if int(one[0]) > sequence]
         return CellPart(left) if left else None
 
     def up_to(self, sequence: int) -> CellPart | None:
-        """The changes up to a sequence number; None: there are none."""
         left = [one for one in self.worths if int(one[0]) <= sequence]
         return CellPart(left) if left else None
 
 
 class FoldedItem(NamedTuple):
-    """All that changes add to one item of windows.
+    """All that changes add to one item of windows: delta and events for each cell, by number.
 
-    Attributes:
-        cells: delta and events for each cell, by number.
-        expires_at: from when on TTL may remove the item, in seconds; None: never.
+    From `expires_at` on TTL may remove the item, in seconds; None: never.
     """
 
     first: int
@@ -106,12 +97,10 @@ class FoldedItem(NamedTuple):
 
 
 class ItemChanges(NamedTuple):
-    """Changes of one counter to one item of its windows.
+    """Changes of one counter to one item of its windows, which its key names.
 
-    Attributes:
-        item: the item, as its key names it.
-        expires_at: from when on TTL may remove the item, in seconds; None: never.
-        parts: the changes, with the number of their cell.
+    The parts have the number of their cell. From `expires_at` on TTL may remove the item, in
+    seconds; None: never.
     """
 
     item: str
@@ -120,7 +109,6 @@ class ItemChanges(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is none."""
         return not self.parts
 
     def above(self, sequence: int | None) -> ItemChanges:
@@ -130,7 +118,6 @@ class ItemChanges(NamedTuple):
         return self._of((number, part.above(sequence)) for number, part in self.parts)
 
     def up_to(self, sequence: int) -> ItemChanges:
-        """The changes up to a sequence number."""
         return self._of((number, part.up_to(sequence)) for number, part in self.parts)
 
     def sequences(self) -> list[int]:
@@ -163,13 +150,11 @@ class ItemChanges(NamedTuple):
 
 @dataclass(slots=True)
 class WindowChanges:
-    """What changes of one counter add to the windows of one setting.
+    """What changes of one counter add to the windows of one setting; the coarse items are first.
 
-    Attributes:
-        delta, events: what they add in all windows; months add up to it.
-        refused: how many of them count when they were recorded, because the setting does not accept
-            their own time.
-        items: the changes of each item, the coarse ones first.
+    `delta` and `events` are what they add in all windows; months add up to it. So many are
+    `refused`: they count when they were recorded, because the setting does not accept their own
+    time.
     """
 
     setting: WindowSetting
@@ -287,10 +272,7 @@ def windowed_clauses(
 ) -> tuple[Clause, ...]:
     """What the update of a total adds for windows: their id, and the sum of all months.
 
-    Args:
-        changes: for each setting.
-        shard: the stream shard of the records.
-        first: the first sequence number of the update.
+    A new id is made of the shard and the first sequence number of the update.
     """
     clauses: list[Clause] = []
     for one in changes:
@@ -329,13 +311,9 @@ def item_update_of(  # noqa: PLR0917 - of one write
 
 @dataclass(frozen=True, slots=True)
 class WindowWriter:
-    """Writes the windows of one batch.
+    """Writes the windows of one batch; the SDK may retry: a second application is refused.
 
-    Attributes:
-        dynamo: a DynamoDB client; the SDK may retry, because a second application is refused.
-        quarantine: quarantines the record with a sequence number, with a reason.
-        now_ms: the time of the batch, ms since the epoch.
-        clean_up: removes watermarks that refuse nothing any more from an item that was written.
+    `clean_up` removes watermarks that refuse nothing any more from an item that was written.
     """
 
     dynamo: DynamoClient
@@ -346,21 +324,11 @@ class WindowWriter:
     clean_up: Callable[[Key, Item], None]
 
     def write(self, counter: str, total: Item, changes: Iterable[WindowChanges]) -> int:
-        """Apply changes of one counter to its windows: one write unit for each item below 1 KB.
+        """Apply changes of one counter, which its total contains; how many items were written.
 
-        A change that the service calls invalid (the item was edited by hand) is quarantined before
-        a later one moves the item's watermark past it.
-
-        Args:
-            counter: its name.
-            total: the total's item, which contains the changes already.
-            changes: for each setting.
-
-        Returns:
-            How many items were written; the others contained their changes already.
-
-        Raises:
-            CountledgerError: an item could not be written now; all changes must come again.
+        One write unit for each item below 1 KB; the others contained their changes already. A
+        change that the service calls invalid (the item was edited by hand) is quarantined before a
+        later one moves the item's watermark past it. After an error all changes must come again.
         """
         written = 0
         for one in changes:

@@ -90,12 +90,10 @@ class WindowSettings:
     namespaces: Namespaces = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """In a process."""
         object.__setattr__(self, "namespaces", Namespaces(self.connection))
 
     @property
     def _delay_ms(self) -> int:
-        """How long after its write a change is effective."""
         return 0 if self.at_once else window_delay_ms(self.connection.clock_skew_ms)
 
     def enable(
@@ -289,11 +287,7 @@ def _finest(by: str) -> Per:
 
 
 def _check_rules(wanted: WindowSetting, known: tuple[WindowSetting, ...]) -> None:
-    """Refuse rules of the zone that are older than those by which its windows are counted.
-
-    Raises:
-        BadSetting: naming both versions.
-    """
+    """Refuse rules of the zone that are older than those by which its windows are counted."""
     of_zone = [one for one in known if one.zone == wanted.zone]
     if not of_zone or wanted.rules == of_zone[-1].rules:
         return
@@ -365,9 +359,8 @@ class WindowSum:
 class WindowSums:
     """Adds up what items say about windows that follow each other.
 
-    Attributes:
-        repaired_ms: when the total was last repaired without a rebuild of its windows since: what
-            was recorded before may be missing from them. None: never.
+    At `repaired_ms` the total was last repaired without a rebuild of its windows since: what was
+    recorded before may be missing from them.
     """
 
     windows: Sequence[Window]
@@ -378,7 +371,6 @@ class WindowSums:
     _starts: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Nothing in them so far."""
         self.sums, self.events = [0] * len(self.windows), [0] * len(self.windows)
         self._starts = [window.start_ms for window in self.windows]
 
@@ -397,12 +389,7 @@ class WindowSums:
             self.events[place] += slot.events
 
     def read(self, settings: Sequence[WindowSetting], through_ms: int) -> list[WindowSum]:
-        """The windows, with what is known of each.
-
-        Args:
-            settings: of the same zone, the oldest first.
-            through_ms: up to when the stream has been handled.
-        """
+        """The windows, with what is known of each; settings are of one zone, the oldest first."""
         with_kind = [one for one in settings if one.has(self.per)]
         found: list[WindowSum] = []
         for place, window in enumerate(self.windows):
@@ -437,7 +424,6 @@ class WindowSums:
 
 
 def no_windows(namespace: str) -> NoWindows:
-    """The error for a namespace that never had windows."""
     return NoWindows(
         f"namespace {namespace!r} has no windows: `countledger windows enable {namespace} --by "
         "day` switches them on, for what is recorded from then on"
@@ -450,11 +436,7 @@ def of_the_zone(settings: Sequence[WindowSetting]) -> list[WindowSetting]:
 
 
 def check_per(per: str, namespace: str, settings: Sequence[WindowSetting]) -> Per:
-    """The kind of windows, if a namespace has them.
-
-    Raises:
-        BadSetting: no kind has that name, or the namespace has only coarser ones.
-    """
+    """The kind of windows of that name, if a namespace has them, and not only coarser ones."""
     if per not in list(Per):
         raise BadSetting(f"windows by {shown(str(per))} do not exist: give {', '.join(Per)}")
     if not any(one.has(Per(per)) for one in settings):
@@ -467,11 +449,7 @@ def check_per(per: str, namespace: str, settings: Sequence[WindowSetting]) -> Pe
 
 
 def check_range(per: Per, start_ms: int, end_ms: int) -> None:
-    """Refuse a range that is empty, or has too many windows for one call.
-
-    Raises:
-        BadTime: naming the rule that it breaks.
-    """
+    """Refuse a range that is empty, or has too many windows for one call."""
     if not 0 <= start_ms < end_ms <= LATEST_MS:
         raise BadTime(
             f"windows since {to_datetime(start_ms).isoformat()} until "
@@ -488,11 +466,7 @@ def check_range(per: Per, start_ms: int, end_ms: int) -> None:
 
 
 def check_kept(per: Per, first: Window, settings: Sequence[WindowSetting], now_ms: int) -> None:
-    """Refuse minutes and hours that may have been deleted.
-
-    Raises:
-        BadTime: the first window has not been kept until now.
-    """
+    """Refuse minutes and hours that may have been deleted."""
     for one in _adding(settings, first):
         day = window_of(first.start_ms, Per.DAY, one.calendar)
         if day.end_ms + one.keep_ms <= now_ms:
@@ -505,11 +479,7 @@ def check_kept(per: Per, first: Window, settings: Sequence[WindowSetting], now_m
 def check_counted(
     per: Per, windows: Iterable[Window], settings: Sequence[WindowSetting], namespace: str
 ) -> None:
-    """Refuse windows in whose time only coarser ones were counted.
-
-    Raises:
-        BadTime: naming the first of them.
-    """
+    """Refuse windows in whose time only coarser ones were counted."""
     coarser = [one for one in settings if not one.has(per)]
     for window in windows if coarser else ():
         if _is_within(window.start_ms, window.end_ms, coarser):
@@ -545,10 +515,7 @@ def covered(window: Window, settings: Sequence[WindowSetting]) -> bool:
 def is_torn(window: Window, per: Per, settings: Sequence[WindowSetting]) -> bool:
     """Whether a setting with other rules may have counted a part of it elsewhere, or more in it.
 
-    Args:
-        window: with the bounds of the newest setting.
-        per: its kind.
-        settings: of the same zone, the oldest first.
+    The window has the bounds of the newest setting; the settings are of one zone, the oldest first.
     """
     for one in settings[:-1]:
         if one.rules == settings[-1].rules or not one.has(per):
@@ -616,8 +583,6 @@ _PROGRESS_LIFE_MS: Final = WINDOWS_LIFE_MS
 
 @dataclass(frozen=True, slots=True)
 class WindowsReader:
-    """Reads windows."""
-
     connection: Connection
     totals: TotalsReader = field(init=False, repr=False)
     stream: LedgerStream = field(init=False, repr=False)
@@ -629,7 +594,6 @@ class WindowsReader:
     )
 
     def __post_init__(self) -> None:
-        """Make what reads totals, and the stream."""
         object.__setattr__(self, "totals", TotalsReader(self.connection))
         object.__setattr__(self, "stream", LedgerStream(self.connection))
 
