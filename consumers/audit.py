@@ -78,11 +78,7 @@ ORDER: Final = tuple(WalkedTable)
 
 @dataclass(frozen=True, slots=True)
 class WalkSegment:
-    """One segment of one table.
-
-    Attributes:
-        after: the key of the last item that named a counter, or None before the first.
-    """
+    """One segment of one table; `after`: the key of the last item that named a counter, if any."""
 
     source: WalkedTable
     segment: int
@@ -98,7 +94,6 @@ class Bookmark:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left."""
         return all(lane.done for lane in self.lanes)
 
     @property
@@ -108,11 +103,7 @@ class Bookmark:
 
 
 def start(segments: int = SEGMENTS_DEFAULT) -> Bookmark:
-    """The bookmark before the first page.
-
-    Raises:
-        BadSetting: the number of segments is not from 1 to 64.
-    """
+    """The bookmark before the first page."""
     if not 1 <= segments <= SEGMENTS_MAX:
         raise BadSetting(f"{shown(segments)} segments: give 1 to {SEGMENTS_MAX}")
     return Bookmark(
@@ -124,15 +115,13 @@ def start(segments: int = SEGMENTS_DEFAULT) -> Bookmark:
 class ForeignItems:
     """The items of `ledger` that countledger did not write, as far as a walk has come.
 
-    Attributes:
-        first: counter and sort key of the one that was found first; empty: there is none.
+    `first` is counter and sort key of the one that was found first; empty: there is none.
     """
 
     count: int = 0
     first: str = ""
 
     def and_of(self, found: Sequence[Key]) -> ForeignItems:
-        """These, and some more."""
         named = (f"{key['counter']} {key['entry']}" for key in found)
         return ForeignItems(self.count + len(found), self.first or next(named, ""))
 
@@ -143,11 +132,9 @@ class ForeignItems:
 
 @dataclass(frozen=True, slots=True)
 class WalkRound:
-    """The counters that one round found, and where the next one begins.
+    """The counters and foreign items that one round found, and where the next one begins.
 
-    Attributes:
-        bookmark: to store once these counters have been handled.
-        foreign: the keys of the foreign items of `ledger` in this round.
+    The bookmark is stored once these counters have been handled.
     """
 
     counters: tuple[str, ...]
@@ -157,12 +144,10 @@ class WalkRound:
 
 @dataclass(frozen=True, slots=True)
 class Walker:
-    """Walks over all counters.
+    """Walks over all counters; the sizes are of one segment in a round.
 
-    Attributes:
-        page_size: how many totals of each segment are in a round. A larger round shares one proof
-            among more counters, and more of them change while it waits for the proof.
-        entries_per_page: the same of entries; at worst each names another counter without a total.
+    A larger round shares one proof among more counters, and more of them change while it waits for
+    the proof. At worst each entry names another counter without a total.
     """
 
     connection: Connection
@@ -243,13 +228,10 @@ def _foreign(source: WalkedTable, read: dict[int, list[Item] | None]) -> tuple[K
 
 
 def _next(pages: Iterator[list[Item]]) -> list[Item] | None:
-    """The next page; None after the last."""
     return next(pages, None)
 
 
 def _moved(bookmark: Bookmark, source: WalkedTable, read: dict[int, list[Item] | None]) -> Bookmark:
-    """The bookmark after these pages."""
-
     def lane_after(lane: WalkSegment) -> WalkSegment:
         if lane.source is not source or lane.segment not in read:
             return lane
@@ -268,12 +250,7 @@ _FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class WalkPosition:
-    """The stored position of a walk.
-
-    Attributes:
-        counts: how often each outcome was found so far.
-        foreign: the foreign items found so far.
-    """
+    """The stored position of a walk, and how often each outcome was found so far."""
 
     bookmark: Bookmark
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -283,8 +260,7 @@ class WalkPosition:
 class Bookmarks(Protocol):
     """Stores the position of one walk."""
 
-    def load(self) -> WalkPosition | None:
-        """The stored position."""
+    def load(self) -> WalkPosition | None: ...
 
     def save(self, place: WalkPosition) -> None:
         """Store a position; it replaces the previous one."""
@@ -296,34 +272,21 @@ class Bookmarks(Protocol):
 class NoBookmarks:
     """Stores no position: every walk starts at the beginning."""
 
-    def load(self) -> None:
-        """Always None."""
+    def load(self) -> None: ...
 
-    def save(self, place: WalkPosition) -> None:
-        """Do nothing."""
+    def save(self, place: WalkPosition) -> None: ...
 
-    def clear(self, foreign: ForeignItems) -> None:
-        """Do nothing."""
+    def clear(self, foreign: ForeignItems) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class FileBookmarks:
-    """Stores the position in a file.
-
-    Attributes:
-        path: the file; it need not exist.
-        purpose: task and tables of the walk. A file with another purpose is refused.
-    """
+    """Stores the position in a file, which need not exist; one with another purpose is refused."""
 
     path: Path
     purpose: str
 
     def load(self) -> WalkPosition | None:
-        """The position in the file, or None if the file does not exist.
-
-        Raises:
-            BadSetting: the file cannot be read, or belongs to another walk.
-        """
         try:
             text = self.path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -333,28 +296,19 @@ class FileBookmarks:
         return decode_position(text, self.purpose, f"bookmark {self.path}")
 
     def save(self, place: WalkPosition) -> None:
-        """Replace the file at once: a reader sees the old or the new content.
-
-        Raises:
-            BadSetting: the file cannot be written.
-        """
+        """Replace the file at once: a reader sees the old or the new content."""
         try:
             replace_private(self.path, encode_position(place, self.purpose))
         except OSError as error:
             raise BadSetting(f"bookmark {self.path} cannot be written: {error}") from error
 
     def clear(self, foreign: ForeignItems) -> None:  # noqa: ARG002 - of the protocol
-        """Delete the file."""
         self.path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
 class ItemBookmarks:
-    """Stores the position in an item of `counters`: one write unit for each KB.
-
-    Attributes:
-        purpose: task of the walk; each purpose has one position.
-    """
+    """Stores the position in an item of `counters`: one write unit for each KB."""
 
     connection: Connection
     purpose: str
@@ -371,7 +325,6 @@ class ItemBookmarks:
             return None  # of another release: the walk starts again, which does no harm
 
     def save(self, place: WalkPosition) -> None:
-        """Write the item."""
         text = encode_position(place, self.purpose)
         self._put({"place": text})
 
@@ -405,7 +358,6 @@ class _Saved(BaseModel):
 
 
 def encode_position(place: WalkPosition, purpose: str) -> str:
-    """The text of a position."""
     lanes = [
         asdict(lane) | {"source": str(lane.source), "after": lane.after and dict(lane.after)}
         for lane in place.bookmark.lanes
@@ -415,11 +367,7 @@ def encode_position(place: WalkPosition, purpose: str) -> str:
 
 
 def decode_position(text: str, purpose: str, what: str) -> WalkPosition:
-    """The position in a text.
-
-    Raises:
-        BadSetting: the text is of another walk, or names no position; `what` names the text.
-    """
+    """The position in a text, which must be of this walk; errors call the text `what`."""
     try:
         saved = _Saved.model_validate_json(text)
     except ValidationError as error:
@@ -546,7 +494,6 @@ class Auditor:
     namespaces: Namespaces = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """In a process."""
         verifier = Verifier(self.connection, patience_ms=self.patience_ms)
         object.__setattr__(self, "verifier", verifier)
         object.__setattr__(self, "namespaces", Namespaces(self.connection))
@@ -642,7 +589,6 @@ class Auditor:
         return unrepaired(self.verifier, counter, error).verdict
 
     def unrepaired(self, counter: str, error: CorruptItem) -> Repair:
-        """What becomes of such a counter: it is skipped."""
         return unrepaired(self.verifier, counter, error)
 
     def walk(  # noqa: PLR0917 - handed on
@@ -670,12 +616,7 @@ class Auditor:
 
 
 def of_a_ledger(namespaces: Namespaces, counter: str) -> str:
-    """Return the counter if it can have a ledger: its namespace is not of another kind.
-
-    Raises:
-        BadCounterName: the name breaks the grammar.
-        WrongKind: it is a strict counter or a sequence.
-    """
+    """The counter, if it can have a ledger: its namespace is not of another kind."""
     counter = keys.check_counter(counter)
     if not namespaces.is_of_a_ledger(counter):
         namespaces.expect(counter, Kind.LEDGER)
@@ -711,11 +652,6 @@ class RepairCounter:
     rebuild: Callable[[Iterable[str]], Iterator[Repair]]
 
     def __call__(self, record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:  # noqa: ARG002 - of the protocol
-        """As `Auditor.repair`.
-
-        Raises:
-            WrongKind: the counter is not a ledger counter.
-        """
         if record.counter is None:
             return RedriveAnswer(
                 resolved=False,

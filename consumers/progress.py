@@ -169,7 +169,7 @@ class ShardProgress:
 def history_after(
     before: ShardProgress, now_ms: int, late_ms: int
 ) -> tuple[int | None, int | None, int | None]:
-    """`earlier`, `earlier_at_ms` and `landed` for the progress that follows `before`.
+    """The three values of history for the progress that follows `before`.
 
     A position stays `earlier` until it is old enough to become `landed`; then a newer position
     becomes `earlier`. So `landed` is at most twice `late_ms` old.
@@ -255,11 +255,6 @@ def _padded(sequence: int) -> str:
 
 
 def decode_progress(item: Item) -> ShardProgress:
-    """The progress in an item of `counters`.
-
-    Raises:
-        CorruptItem: an attribute is absent or of another type, or a text is not a number.
-    """
     check_format(item)
     sequence = require(item, "sequence", str)
     if _position_in(item, "position") != _number(item, "sequence", sequence):
@@ -281,12 +276,7 @@ def decode_progress(item: Item) -> ShardProgress:
 
 
 def known_progress(item: Item) -> ShardProgress:
-    """As `decode_progress`, where progress that cannot be read must not pass for none.
-
-    Raises:
-        ProgressLost: it cannot be read. The error names the shard and the command that recovers it.
-        NewerFormat: a later release wrote it.
-    """
+    """As `decode_progress`, but progress that cannot be read must not pass for none: it is lost."""
     try:
         return decode_progress(item)
     except NewerFormat:
@@ -297,7 +287,6 @@ def known_progress(item: Item) -> ShardProgress:
 
 
 def lost(shard: object, reason: str = "it is not there") -> ProgressLost:
-    """The error for a shard whose progress is lost."""
     return ProgressLost(
         f"the progress of stream shard {shard} is lost ({reason}), so none of its records is "
         "applied: they might count twice. Run `countledger repair --lost-progress`, then "
@@ -327,9 +316,8 @@ class ShardDirectory:
     ) -> ShardProgress:
         """The progress of a shard: one read unit; for a new shard three, and two write units.
 
-        Raises:
-            ProgressLost: the shard is known, and its progress is absent or cannot be read.
-            ServiceFailed: the progress could not be read or created; nothing may be applied.
+        If that fails, nothing may be applied. `ProgressLost`: the shard is known, and its progress
+        is absent or cannot be read.
         """
         progress = _read_one(dynamo, table, shard)
         if progress is None and is_known(_entry(dynamo, table, shard), now_ms):
@@ -392,21 +380,13 @@ def known_shards(dynamo: DynamoClient, table: str, stream: str) -> Iterator[str]
 
 @dataclass(frozen=True, slots=True)
 class ProgressRecovery:
-    """Finds shards whose progress is lost, and writes new progress for them."""
-
     connection: Connection
 
     def recover(self) -> Iterator[str]:
-        """Mark each known shard without readable progress as handled to its end.
+        """Mark each known shard without readable progress as handled to its end; yield its name.
 
         Two read units for each shard of the stream; for each recovered shard one write unit, and
         all its records are read. Repair all totals afterwards.
-
-        Returns:
-            The names of the recovered shards, as they are recovered.
-
-        Raises:
-            SetupError: the stream was switched off.
         """
         to, stream = self.connection, LedgerStream(self.connection)
         stream.check_on()
@@ -494,7 +474,7 @@ def floor(sequence: int) -> bytes:
 
 
 def sequence_in(total: Item | None, shard: str) -> int | None:
-    """The sequence number of a shard's watermark in a total's item; None: no watermark."""
+    """The sequence number of a shard's watermark in a total's item, if there is one."""
     value = (total or {}).get(attribute(shard))
     return sequence_of(value) if isinstance(value, bytes) else None
 
@@ -513,21 +493,11 @@ def write_above(
     what: str,
     check: Callable[[Item], object] = check_format,
 ) -> tuple[_Changes | None, Item]:
-    """Write the changes that an item does not contain yet; one write unit for each 1 KB.
+    """Write the changes (at least one) that an item does not contain yet; a write unit for each KB.
 
-    Args:
-        dynamo: its client.
-        shard: whose watermark the update is conditional on, and moves.
-        changes: at least one.
-        update_of: the update for those that are left.
-        what: for messages.
-        check: called with an item that refused the update.
-
-    Returns:
-        The changes that it wrote, or None: the item contained all of them; and the item now.
-
-    Raises:
-        ServiceFailed: other invocations moved the watermark each time.
+    `update_of` makes the update for those that are left: conditional on the shard's watermark,
+    which it moves. An item that refused one is checked. The answer: the changes that it wrote
+    (None: the item contained all of them), and the item now. `what` is for messages.
     """
     for _ in range(_MOVED_MOST):
         try:
@@ -573,10 +543,8 @@ PASSED_AGE_MS: Final = 5 * MINUTE_MS
 class PassedShards:
     """Finds watermarks that can be removed, by how far shards had been handled some time ago.
 
-    Attributes:
-        late_ms: how long a write that did not know a shard's progress may still land.
-        enough: from how many watermarks on a total is cleaned up.
-        age_ms: how long a read of progress is reused.
+    A write that did not know a shard's progress may still land for `late_ms`. A total is cleaned up
+    from `enough` watermarks on. A read of progress is reused for `age_ms`.
     """
 
     late_ms: int = LATE_WRITE_MS
@@ -592,18 +560,8 @@ class PassedShards:
     ) -> dict[str, bytes]:
         """The watermarks of a total that can be removed; none if they are few.
 
-        At most once in `age_ms`: half a read unit for about 50 known shards of the stream, and half
-        a read unit for each shard that has a watermark in a total.
-
-        Args:
-            dynamo: a DynamoDB client.
-            table: the table `counters`.
-            total: the total's item.
-            stream: the label of the stream whose shards are read.
-            now_ms: the time, ms since the epoch.
-
-        Raises:
-            ServiceFailed: the service did not answer.
+        At most once in `age_ms`: half a read unit for about 50 known shards of the stream with this
+        label, and half a read unit for each shard that has a watermark in a total.
         """
         marks = marks_in(total)
         if len(marks) < self.enough:

@@ -107,11 +107,9 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Prover:
-    """Waits for proofs.
+    """Waits for proofs: for `patience_ms` while the stream makes no progress.
 
-    Attributes:
-        patience_ms: how long to wait for a stream without progress. While it progresses, wait until
-            its records are later than the moment plus the clock skew.
+    While it progresses, until its records are later than the moment plus the clock skew.
     """
 
     connection: Connection
@@ -120,19 +118,13 @@ class Prover:
     stream: LedgerStream = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Make what reads progress, and the stream."""
         object.__setattr__(self, "totals", TotalsReader(self.connection, of_ledgers=True))
         object.__setattr__(self, "stream", LedgerStream(self.connection))
 
     def past(self, moment_ms: int, *, closely: bool = False) -> Proof | None:
-        """The proof for a moment; None if it was not reached in time.
+        """The proof that each record up to a moment is handled; None: it was not reached in time.
 
-        Args:
-            moment_ms: each record up to this time must be handled, ms since the epoch.
-            closely: whether something is done because of the proof: read more pages.
-
-        Raises:
-            SetupError: the stream was switched off.
+        `closely`: something is done because of the proof, so more pages are read.
         """
         self.stream.check_on()
         clock = self.connection.clock
@@ -167,7 +159,6 @@ class Prover:
         *,
         closely: bool,
     ) -> By | None:
-        """How a shard is proven past a moment; None: it is not."""
         mine = progress.get(str(one.shard))
         limit_ms = moment_ms + self.connection.clock_skew_ms
         if is_finished(one, shards, progress):
@@ -282,10 +273,8 @@ _LONGEST_MS: Final = 500
 class ShardLag:
     """How far a stream shard has been handled, and what of it has not.
 
-    Attributes:
-        handled_through_ms: when the stream made the last record that was handled, ms since the
-            epoch; None: none was.
-        waiting_since_ms: when it made the oldest record that is not handled; None: there is none.
+    The times are those at which the stream made the last record that was handled, if one was, and
+    the oldest one that is not, if there is one.
     """
 
     shard: str
@@ -311,12 +300,7 @@ def waiting_since_ms(
 ) -> int | None:
     """When the stream created its oldest record that counts and is not handled; None: no record.
 
-    In ms since the epoch, whole seconds. A few calls for each shard; no read units.
-
-    Args:
-        stream: the stream of `ledger`.
-        shards: its shards.
-        progress: the progress of the shards that have any.
+    In whole seconds. A few calls for each shard; no read units.
     """
     found = _waiting(stream, shards, progress).values()
     return min((at_ms for at_ms in found if at_ms is not None), default=None)
@@ -362,23 +346,16 @@ class CatchingUp:
     totals: TotalsReader = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Make what reads totals."""
         object.__setattr__(self, "totals", TotalsReader(self.connection))
 
     def read(self, counter: str, timeout_s: float) -> Total:
         """A ledger counter's total, with every entry that was acknowledged before this call.
 
-        One exact read (two read units, and one for each 4 KB of entries), half a read unit for
-        each read of the total (some 10 in the first second, then 2 a second), and one for the last
-        one. A spread counter may need several exact reads.
+        One exact read (two read units, and one for each 4 KB of entries), half a read unit for each
+        read of the total (some 10 in the first second, then 2 a second), and one for the last one.
+        A spread counter may need several exact reads.
 
-        Args:
-            counter: its name.
-            timeout_s: how long to wait, in seconds.
-
-        Raises:
-            TotalBehind: the total did not include them in time, or differs from its ledger.
-            NamespaceUnknown, WrongKind: the counter has no ledger.
+        `TotalBehind`: the total did not include them in time, or differs from its ledger.
         """
         clock, exact_sums = self.connection.clock, ExactReader(self.connection)
         ordered = Namespaces(self.connection).expect(counter, Kind.LEDGER).spread == 1

@@ -56,11 +56,6 @@ class MalformedRecord(Exception):
 
 
 def sequence_of(record: Mapping[str, Any]) -> int:
-    """A record's sequence number.
-
-    Raises:
-        MalformedRecord: the record has none.
-    """
     try:
         text = record["dynamodb"]["SequenceNumber"]
         if text.isdecimal():
@@ -161,12 +156,7 @@ def _is_above(record: Mapping[str, Any], position: int) -> bool:
 def failures_from(
     records: Sequence[Mapping[str, Any]], sequence: int | None
 ) -> list[dict[str, str]]:
-    """The batch item failures of a batch: Lambda delivers the shard again from there.
-
-    Args:
-        records: the batch.
-        sequence: the sequence number of the first record to deliver again; None: all were handled.
-    """
+    """The batch item failures, so that the shard comes again from there; None: all was handled."""
     if sequence is None:
         return []
     # The text of the event, because Lambda compares texts.
@@ -174,11 +164,7 @@ def failures_from(
 
 
 def created_at_ms(record: Mapping[str, Any]) -> int:
-    """When the stream created a record, ms since the epoch (the stream gives whole seconds).
-
-    Raises:
-        MalformedRecord: the time is absent or out of range.
-    """
+    """When the stream created a record; the stream gives whole seconds."""
     try:
         at_ms = int(float(record["dynamodb"]["ApproximateCreationDateTime"]) * SECOND_MS)
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -189,11 +175,10 @@ def created_at_ms(record: Mapping[str, Any]) -> int:
 
 
 def integer_in(attribute: Mapping[str, Any]) -> int:
-    """An integer as the stream writes it: `{"N": "5"}`.
+    """An integer as the stream writes it, `{"N": "5"}`; else `KeyError, TypeError, ValueError`.
 
-    Raises:
-        KeyError, TypeError, ValueError: the attribute is not an integer. DynamoDB writes each
-            number as text; JSON numbers such as 1.5 and Infinity are refused, nothing is rounded.
+    DynamoDB writes each number as text; JSON numbers such as 1.5 and Infinity are refused, nothing
+    is rounded.
     """
     text = attribute["N"]
     if not isinstance(text, str):
@@ -207,11 +192,7 @@ def surely_young_from_s(now_ms: int) -> float:
 
 
 def are_sequences(texts: Sequence[str]) -> bool:
-    """Whether all of these texts are sequence numbers, checked at once.
-
-    Raises:
-        TypeError, ValueError: one is not a text.
-    """
+    """Whether all of these texts are sequence numbers, checked at once; no text: an error."""
     sizes = set(map(len, texts))
     return (
         0 not in sizes and max(sizes) <= _SEQUENCE_MAX_DIGITS and "".join(texts).encode().isdigit()
@@ -221,9 +202,8 @@ def are_sequences(texts: Sequence[str]) -> bool:
 def change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> EntryChange | None:
     """What a record adds to a total; None: nothing.
 
-    Raises:
-        MalformedRecord: an attribute is absent or malformed, or the record is older than the
-            stream's retention: its watermark may be gone, so it may have been applied before.
+    A record older than the stream's retention is malformed: its watermark may be gone, so it may
+    have been applied before.
     """
     counter, entry, name = subject_of(record, "entry")
     if not entry.startswith(keys.ENTRY_PREFIX):
@@ -269,11 +249,7 @@ def replaced_entries(records: Sequence[Mapping[str, Any]]) -> list[EntryChange]:
 
 
 def subject_of(record: Mapping[str, Any], sort_key: str) -> tuple[str, str, str]:
-    """Counter, sort key and event name.
-
-    Raises:
-        MalformedRecord: one of the three is absent.
-    """
+    """Counter, sort key and event name."""
     try:
         key = record["dynamodb"]["Keys"]
         counter, sort, name = key["counter"]["S"], key[sort_key]["S"], record["eventName"]
@@ -285,15 +261,7 @@ def subject_of(record: Mapping[str, Any], sort_key: str) -> tuple[str, str, str]
 
 
 def worth_of(image: Any, which: str) -> tuple[Amount, int]:  # noqa: ANN401 - from outside
-    """Delta and number of events in an entry's image.
-
-    Args:
-        image: the image in the stream record.
-        which: new or old, for the error text.
-
-    Raises:
-        MalformedRecord: they are absent or malformed, or this release cannot read the format.
-    """
+    """Delta and number of events in an entry's image, which a message calls new or old."""
     try:
         if "v" in image and image["v"] != {"N": str(FORMAT)}:
             raise MalformedRecord(
@@ -315,11 +283,7 @@ def worth_of(image: Any, which: str) -> tuple[Amount, int]:  # noqa: ANN401 - fr
 
 
 class ShardName(NamedTuple):
-    """A stream shard's full name. A recreated stream has a new label and new sequence numbers.
-
-    Attributes:
-        stream: the stream's label, the last part of its ARN.
-    """
+    """A stream shard's full name. A recreated stream has a new label and new sequence numbers."""
 
     stream: str
     id: str
@@ -345,11 +309,9 @@ _OFF: Final = ("DISABLING", "DISABLED")
 
 
 class StreamShard(NamedTuple):
-    """A shard as the service describes it.
+    """A shard as the service describes it: `closed` if no more record will be added.
 
-    Attributes:
-        parent: the id of the shard that it continues; None if it continues none.
-        closed: whether no more record will be added.
+    `parent` is the id of the shard that it continues, if any.
     """
 
     shard: ShardName
@@ -359,12 +321,7 @@ class StreamShard(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LedgerStream:
-    """The stream of `ledger`.
-
-    Attributes:
-        connection: to the region of the stream.
-        named: by which setting; that of `counters` is read by the demonstration alone.
-    """
+    """The stream of `ledger`; that of `counters` is read by the demonstration alone."""
 
     connection: Connection
     named: Literal["ledger_stream_arn", "counters_stream_arn"] = "ledger_stream_arn"
@@ -372,7 +329,6 @@ class LedgerStream:
     arn: str = field(init=False)
 
     def __post_init__(self) -> None:
-        """Find the stream."""
         object.__setattr__(self, "client", self.connection.streams())
         object.__setattr__(self, "arn", self.connection.setting(self.named))
 
@@ -394,12 +350,7 @@ class LedgerStream:
             arguments["ExclusiveStartShardId"] = stream["LastEvaluatedShardId"]
 
     def check_on(self) -> None:
-        """Check that the stream is on. One call.
-
-        Raises:
-            SetupError: the stream was switched off: new writes are in another stream of the table,
-                or in none.
-        """
+        """Refuse a stream that was switched off: later writes are in another or none. One call."""
         with translated("DescribeStream"):
             stream = self.client.describe_stream(StreamArn=self.arn, Limit=1)["StreamDescription"]
         if stream.get("StreamStatus") in _OFF:
@@ -414,10 +365,7 @@ class LedgerStream:
     ) -> Iterator[dict[str, Any]]:
         """The records of a shard after a sequence number (None: from its start) to its end.
 
-        Args:
-            shard: the shard to read.
-            sequence: begin after this record.
-            empty_pages: so many pages without records in a row count as the shard's end.
+        So many empty pages in a row count as its end.
         """
         iterator = self._iterator(shard, sequence)
         empty = 0

@@ -67,17 +67,8 @@ class NamesPage:
 def names_page(connection: Connection, prefix: str, after: str | None, limit: int) -> NamesPage:
     """The names with a prefix that come after a place: half a read unit for each 4 KB read.
 
-    A part ends after 20 requests for 1,000 items each, and after a request that ends two seconds
-    or more after the part began: an answer comes soon, however slow a table is.
-
-    Args:
-        connection: to the stack, whose tables with totals are read one after the other.
-        prefix: of the names; "" = all.
-        after: the place, as `NamesPage.after` has it.
-        limit: the largest number of names.
-
-    Raises:
-        BadSetting: the limit is out of range, or no place is written like this.
+    A part ends after 20 requests for 1,000 items each, and after a request that ends two seconds or
+    more after the part began: an answer comes soon, however slow a table is.
     """
     prefix, tables, clock = keys.check_prefix(prefix), _with_totals(connection), connection.clock
     if type(limit) is not int or not 1 <= limit <= NAMES_MAX:
@@ -104,7 +95,6 @@ def names_page(connection: Connection, prefix: str, after: str | None, limit: in
 
 
 def _with_totals(connection: Connection) -> list[str]:
-    """The tables of a stack that have totals."""
     strict = connection.strict
     return [connection.counters] if strict is None else [connection.counters, strict]
 
@@ -177,23 +167,14 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReader:
-    """Reads snapshots, where the totals of the region are complete."""
-
     connection: Connection
 
     def read(self, counters: Iterable[str]) -> Snapshot:
-        """The totals of up to 100 counters as of one moment: two read units each.
+        """As `CountLedger.snapshot`: two read units for each of up to 100 counters.
 
         A strict counter with bins counts as one more for each bin. If there are bins, everything is
-        read a second time, with the bins.
-
-        Raises:
-            TooManyCounters: the counters and their bins do not fit into one transaction.
-            BadCounterName: a name breaks the grammar.
-            BadSetting: a counter is over regions, in a table without transactions.
-            CorruptItem: a total cannot be read.
-            Throttled: conflicting writes made each attempt fail.
-            RegionRebuilding: the totals of this region are incomplete.
+        read a second time, with the bins. `Throttled`: conflicting writes made each attempt fail.
+        `BadSetting`: a counter is over regions, in a table without transactions.
         """
         RegionStateStore(self.connection).check()
         names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
@@ -273,11 +254,6 @@ def counters_beginning(dynamo: DynamoClient, table: str, prefix: str) -> Iterato
 
     Scans the whole table, which has no index of names: half a read unit for each 4 KB. A counter
     created during the scan may be missing.
-
-    Args:
-        dynamo: a DynamoDB client.
-        table: the table `counters`.
-        prefix: of the names; "" = all counters.
     """
     is_total: Condition = Compare("part", "=", keys.TOTAL)
     where = AllOf(is_total, BeginsWith("counter", prefix)) if prefix else is_total
@@ -291,13 +267,8 @@ def counters_of(
 ) -> Iterator[list[str]]:
     """The names of a namespace's counters that have a total, in no order, page by page.
 
-    Scans the whole table, which has no index of names: half a read unit for each 4 KB.
-
-    Args:
-        dynamo: a DynamoDB client.
-        table: the table `counters`.
-        namespace: the part of the names before the colon.
-        where: a condition on the total's item; None: all.
+    Scans the whole table, which has no index of names: half a read unit for each 4 KB. `where` is a
+    condition on the total's item.
     """
     for page in totals_of(dynamo, table, namespace, where):
         yield [item["counter"] for item in page]
@@ -371,12 +342,10 @@ def freshness_of(shards: Sequence[StreamShard], progress: Mapping[str, ShardProg
 
 @dataclass(frozen=True, slots=True)
 class TotalsReader:
-    """Reads totals.
+    """Reads totals, of strict counters over regions as well.
 
-    Attributes:
-        of_ledgers: whether it reads those of ledgers alone, and in any state of the region: for
-            what verifies and repairs them.
-        strict: the strict counters over regions; None: there are none to read.
+    `of_ledgers`: those of ledgers alone, and in any state of the region: for what verifies and
+    repairs them.
     """
 
     connection: Connection
@@ -385,17 +354,12 @@ class TotalsReader:
     strict: StrictRegions | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Make what knows the state of the region, and which counters are over regions."""
         strict = None if self.of_ledgers else StrictRegions.of(self.connection)
         object.__setattr__(self, "region", RegionStateStore(self.connection))
         object.__setattr__(self, "strict", strict)
 
     def check_region(self) -> None:
-        """Refuse to read totals while they are incomplete: `RegionStateStore.check`.
-
-        Raises:
-            RegionRebuilding: they are.
-        """
+        """Refuse to read totals while they are incomplete."""
         if not self.of_ledgers:
             self.region.check()
 
@@ -404,11 +368,6 @@ class TotalsReader:
 
         A strict counter with bins costs half a read unit more for each bin; the bins are not read
         at one moment.
-
-        Raises:
-            BadCounterName: the name breaks the grammar.
-            CorruptItem: the total cannot be read.
-            RegionRebuilding: the totals of this region are incomplete.
         """
         return self.identified(counter, consistent=consistent)[0]
 
@@ -434,12 +393,8 @@ class TotalsReader:
     ) -> dict[str, Total]:
         """The totals of many counters, not of one moment: half a read unit each.
 
-        Args:
-            counters: their names.
-            on_corrupt: called with the error of each total that cannot be read; it is skipped.
-
-        Raises:
-            As `read`, and Throttled: the service left some unanswered.
+        A total that cannot be read is skipped if there is `on_corrupt`, which gets the error.
+        `Throttled`: the service left some unanswered.
         """
         self.check_region()
         names = [keys.check_counter(counter) for counter in counters]
@@ -463,26 +418,19 @@ class TotalsReader:
         return self.connection.counters
 
     def _whole(self, total: Total) -> Total:
-        """The total with its bins added, if it has bins."""
         if total.bins == 1:
             return total
         bins = [keys.bin_key(total.counter, number) for number in range(total.bins)]
         return with_bins(total, self.connection.retrying.get_many(self.connection.counters, bins))
 
     def progress(self, shards: Iterable[str]) -> dict[str, ShardProgress]:
-        """The progress of the stream shards with handled records: half a read unit for each shard.
-
-        Raises:
-            As `opened`.
-        """
+        """The progress of the shards with handled records: half a read unit for each shard."""
         return {name: one for name, one in self.opened(shards).items() if one.position}
 
     def opened(self, shards: Iterable[str]) -> dict[str, ShardProgress]:
         """The progress of all stream shards that were opened: half a read unit for each shard.
 
-        Raises:
-            ProgressLost: the progress of a shard cannot be read, so nothing can be proven. The
-                error names the shard and the command that recovers it.
+        One that cannot be read is lost: then nothing can be proven.
         """
         wanted = [keys.progress_key(shard) for shard in shards]
         items = self.connection.retrying.get_many(self.connection.counters, wanted)
@@ -490,33 +438,23 @@ class TotalsReader:
         return {progress.shard: progress for progress in found}
 
     def freshness(self) -> Freshness:
-        """Up to which moment totals are complete: half a read unit for each shard of the stream."""
+        """Half a read unit for each shard of the stream."""
         shards = LedgerStream(self.connection).shards()
         return freshness_of(shards, self.progress(str(one.shard) for one in shards))
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Lists the counters of a namespace."""
-
     connection: Connection
 
     def counters(self, namespace: str, on_corrupt: OnCorrupt | None = None) -> Iterator[Total]:
         """The totals of all counters of a namespace that were ever changed.
 
-        Strict counters are listed in a directory, so they come by name: half a read unit for each
-        4 KB of the directory, and for each counter and each bin. Other counters have no directory,
+        Strict counters are listed in a directory, so they come by name: half a read unit for each 4
+        KB of the directory, and for each counter and each bin. Other counters have no directory,
         because it would cost a write for each new counter. So the whole table `counters` is
         scanned, half a read unit for each 4 KB, and they come in no order. (For a ranked namespace
-        see its top.)
-
-        Args:
-            namespace: its name.
-            on_corrupt: called with the error of each total that cannot be read; it is skipped.
-
-        Raises:
-            NamespaceUnknown: the namespace does not exist.
-            CorruptItem: a total cannot be read, and `on_corrupt` is None.
+        see its top.) A total that cannot be read is skipped if there is `on_corrupt`.
         """
         namespace = keys.check_namespace(namespace)
         to = self.connection

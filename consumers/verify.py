@@ -105,11 +105,9 @@ _READERS: Final = 8
 class StoredTotal:
     """A counter's total as stored, also one that was corrupted by hand.
 
-    Attributes:
-        item: the stored item; None where none exists.
-        total: the decoded total; zeros where no item exists, None where it cannot be decoded.
-        version: the number that each update raises; 0 where no item exists; None where it is
-            corrupt too, or where a later release wrote the item: then nothing may be written.
+    Without an item the total is zeros, its version 0; a total that cannot be decoded is None. The
+    version is None where it is corrupt too, or where a later release wrote the item: then nothing
+    may be written.
     """
 
     counter: str
@@ -203,13 +201,9 @@ def verdict_of(
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A verdict with its facts.
+    """A verdict with its facts; the first of these reads began at `since_ms`.
 
-    Attributes:
-        stored: the total as found; it did not change while it was compared, unless the verdict is
-            `busy`.
-        proof: that the stream has been handled past the exact read; None without proof.
-        since_ms: when the first of these reads began, ms since the epoch.
+    The total did not change while it was compared, unless the verdict is `busy`.
     """
 
     verdict: Verdict
@@ -223,11 +217,9 @@ class Evidence:
 class Verifier:
     """Compares totals with their ledgers.
 
-    Attributes:
-        settle_ms: how long after a write its stream record may appear, with a wide margin.
-        patience_ms: how long to wait for a stream without progress before the verdict is `busy`.
-        readers: how many of them are read at a time.
-        explains: whether a drift that a deletion explains is `deleting`.
+    The stream record of a write may appear within `settle_ms`, with a wide margin. `patience_ms` is
+    how long to wait for a stream without progress before the verdict is `busy`. With `explains` a
+    drift that a deletion explains is `deleting`.
     """
 
     connection: Connection
@@ -240,7 +232,6 @@ class Verifier:
     exact: ExactReader = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Make what reads both sides."""
         object.__setattr__(self, "totals", TotalsReader(self.connection, of_ledgers=True))
         object.__setattr__(self, "exact", ExactReader(self.connection))
 
@@ -250,9 +241,6 @@ class Verifier:
         Costs two read units for each counter and those of its exact read, and some reads of the
         stream for each hundred; one more for a drift; up to three times that where a verdict takes
         several attempts. On a stream without pause one takes as long as clocks may differ.
-
-        Raises:
-            BadCounterName: a name breaks the grammar.
         """
         return (evidence.verdict for evidence in self.compare(counters))
 
@@ -385,11 +373,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Repairer:
-    """Repairs totals.
-
-    Attributes:
-        dry_run: whether only to say what would be done.
-    """
+    """Repairs totals."""
 
     verifier: Verifier
     dry_run: bool = False
@@ -400,9 +384,6 @@ class Repairer:
 
         Costs as `Verifier.verify`; one write unit for each KB of each total written, two for each
         counter put into the due index, and half a read unit a minute for each namespace.
-
-        Raises:
-            BadCounterName: a name breaks the grammar.
         """
         return map(self._heal, self.verifier.compare(counters))
 
@@ -450,11 +431,7 @@ class Repairer:
 
 
 def refuse_if_old(verifier: Verifier, since_ms: int) -> None:
-    """The version may be that of another total, created after the counter was deleted.
-
-    Raises:
-        ServiceFailed: the reads of the verification began too long ago.
-    """
+    """Refuse reads of long ago: the version may be that of a later total of the same name."""
     if verifier.connection.clock.now_ms() - since_ms > RUN_LIFE_MS:
         raise ServiceFailed("the verification is more than 12 hours old; try again")
 
