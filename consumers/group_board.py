@@ -14,14 +14,24 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from countledger.consumers.memberships import member_of
 from countledger.ledger import keys
+from countledger.ledger.attempts import (
+    Again,
+    Done,
+    Recheck,
+    Send,
+    attempt,
+    otherwise,
+    raise_exhausted,
+)
 from countledger.ledger.errors import (
     AlreadyRanked,
     BadInput,
     ConditionFailed,
+    CountledgerError,
     NoSuchCounter,
     NotRanked,
     Refused,
@@ -46,12 +56,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from countledger.consumers.groups import GroupItems
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.attempts import Exhausted, Reply, Steps, Verdict
+    from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.connection import Connection
     from countledger.ledger.operations import Update
 
 _PAGE: Final = 1_000
-_TRIES: Final = 5  # how often others may write a place, a membership or the group meanwhile
+_TRIES: Final = 5  # how often others may write a membership or the group meanwhile
+_ADVICE: Final = "the same call again completes it"
+
+
+class _PlannedPlace(NamedTuple):
+    """What is written next.
+
+    Attributes:
+        seen: the total after which it is written.
+        change: the placement, or the removal, without its id.
+    """
+
+    seen: Item | None
+    change: Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +101,13 @@ class GroupBoard:
         """The members by name, page by page."""
         mine = Compare("counter", "=", keys.GROUP_PREFIX + self.group)
         read = Query(
-            self._table,
+            self.connection.counters,
             AllOf(mine, BeginsWith("part", keys.MEMBER_PREFIX)),
             consistent=consistent,
             page_size=size,
             after=None if after is None else keys.member_key(self.group, after),
         )
-        for page in self._dynamo.pages(read):
+        for page in self.connection.retrying.pages(read):
             yield [member_of(item) for item in filter(present, page)]
 
     def place(self, counter: str) -> None:
@@ -156,22 +180,25 @@ class GroupBoard:
         """
         board, known = group_board(self.group), set(members)
         for bucket in board.buckets:
-            for page in self._dynamo.pages(top_query(self._table, board, bucket, _PAGE)):
+            for page in self.connection.retrying.pages(
+                top_query(self.connection.counters, board, bucket, _PAGE)
+            ):
                 yield from {item["counter"] for item in page} - known
 
     @property
-    def _dynamo(self) -> DynamoClient:
-        return self.items.connection.retrying
+    def connection(self) -> Connection:
+        """To the stack."""
+        return self.items.connection
+
+    def _get(self, key: Key) -> Item | None:
+        return self.connection.retrying.get(self.connection.counters, key, consistent=True)
 
     def _total(self, counter: str) -> Item | None:
-        return self._dynamo.get(self._table, keys.total_key(counter), consistent=True)
+        return self._get(keys.total_key(counter))
 
     def _kind(self, counter: str) -> Kind:
-        return Namespaces(self.items.connection).get(keys.namespace_of(counter)).kind
-
-    @property
-    def _table(self) -> str:
-        return self.items.connection.counters
+        """Of a namespace that is read once in a process."""
+        return Namespaces(self.connection).get(keys.namespace_of(counter)).kind
 
     def _write_until_agreed(
         self,
@@ -194,28 +221,17 @@ class GroupBoard:
 
     def _write(self, counter: str, seen: Item | None, *, on: bool, mark: bool) -> Item | None:
         """Write a place after the one that was seen; the total with it. None: nothing to write."""
-        board, place = group_board(self.group), self.items.connection.ids.unique_id()
-        for _ in range(_TRIES):
-            change = self._change(counter, seen, on=on, mark=mark)
-            if change is None:
-                return None
-            try:
-                self._dynamo.update(after_place(change, seen, place))
-            except ConditionFailed as failed:
-                met, seen = seen, failed.item
-                if (seen or {}).get(PLACE) == place:
-                    return seen  # by an attempt of this call that got no answer
-                if on and self._is_final(met, seen):
-                    self._refuse(counter, seen)
-            else:
-                return {board.attribute: board.bucket_of(counter) if on else "", PLACE: place}
-        raise Throttled(f"{counter!r} kept being added to {self.group!r} and removed; try again")
+        change = self.change(counter, seen, on=on, mark=mark)
+        if change is None:
+            return None
+        writing = _PlaceWriting(self, counter, on, mark, self.connection.ids.unique_id())
+        return self.connection.run(writing.steps(_PlannedPlace(seen, change)))
 
-    def _change(self, counter: str, seen: Item | None, *, on: bool, mark: bool) -> Update | None:
+    def change(self, counter: str, seen: Item | None, *, on: bool, mark: bool) -> Update | None:
         """What to write to a total, as it was seen; None: nothing."""
         board = group_board(self.group)
         if is_on_board(board, seen):
-            return None if on else unrank_of(self._table, board, counter)
+            return None if on else unrank_of(self.connection.counters, board, counter)
         if on:
             return self._placement(counter, seen)
         if not mark or board.attribute in (seen or {}):
@@ -223,9 +239,9 @@ class GroupBoard:
         kind = self._kind(counter)
         if kind is Kind.STRICT_REGIONS or (seen is None and kind is not Kind.LEDGER):
             return None  # no placement of it is ever sent
-        return no_place_of(self._table, board, counter, may_be_made=seen is None)
+        return no_place_of(self.connection.counters, board, counter, may_be_made=seen is None)
 
-    def _is_final(self, before: Item | None, total: Item | None) -> bool:
+    def is_final(self, before: Item | None, total: Item | None) -> bool:
         """Whether no attempt of a placement that was refused can be applied later.
 
         Args:
@@ -245,9 +261,9 @@ class GroupBoard:
             raise NotRanked(f"counter {counter!r} is of kind {kind}, which is not ranked")
         if seen is None and kind is not Kind.LEDGER:
             # Nothing could refuse a placement that arrives after the counter was created.
-            self._refuse(counter, seen)
+            self.refuse(counter, seen)
         board = group_board(self.group)
-        return place_of(self._table, board, counter, may_be_made=kind is Kind.LEDGER)
+        return place_of(self.connection.counters, board, counter, may_be_made=kind is Kind.LEDGER)
 
     def _is_wanted(self, counter: str, *, group_first: bool) -> bool:
         """Whether it is a member of the ranked group: a read unit, or two."""
@@ -258,12 +274,12 @@ class GroupBoard:
     def is_member(self, counter: str) -> bool:
         """Whether a counter is a member: one read unit."""
         key = keys.member_key(self.group, counter)
-        return present(self._dynamo.get(self._table, key, consistent=True)) is not None
+        return present(self._get(key)) is not None
 
     def _is_ranked(self) -> bool:
         return bool(self.items.ranked(self.group))
 
-    def _refuse(self, counter: str, item: Item | None) -> NoReturn:
+    def refuse(self, counter: str, item: Item | None) -> NoReturn:
         if item is None:
             raise NoSuchCounter(
                 f"counter {counter!r} does not exist, so group {self.group!r} cannot rank it: "
@@ -280,3 +296,60 @@ class GroupBoard:
             f"counter {counter!r} is ranked in group {owner!r} already, and a counter can be "
             "ranked in one group: switch that ranking off, or remove it from one of the groups"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _PlaceWriting:
+    """One write of a place, with an id of its own.
+
+    Attributes:
+        on: whether it is a placement; else it is a removal.
+        mark: as of `GroupBoard.take_off`.
+        place: the id.
+    """
+
+    board: GroupBoard
+    counter: str
+    on: bool
+    mark: bool
+    place: str
+
+    def steps(self, first: _PlannedPlace) -> Steps[Item | None]:
+        """Write it; again after the place that another call has written meanwhile."""
+        attempts = self.board.connection.attempts()
+        return attempt(first, self._request, self._interpret, self._give_up, attempts)
+
+    def _request(self, plan: _PlannedPlace) -> Send:
+        return Send(after_place(plan.change, plan.seen, self.place))
+
+    def _interpret(self, reply: Reply[_PlannedPlace]) -> Verdict[_PlannedPlace, Item | None]:
+        match reply.answer:
+            case ConditionFailed(item=found):
+                return self._met(reply.state, found)
+            case CountledgerError():
+                return otherwise(reply)
+        board = group_board(self.board.group)
+        bucket = board.bucket_of(self.counter) if self.on else ""
+        return Done({board.attribute: bucket, PLACE: self.place})
+
+    def _met(self, plan: _PlannedPlace, found: Item | None) -> Verdict[_PlannedPlace, Item | None]:
+        """Decide again on what is there.
+
+        It is safe also if an attempt was applied before that: the call looks at membership and
+        group after its last write.
+        """
+        if (found or {}).get(PLACE) == self.place:
+            return Done(found)  # by an attempt that got no answer
+        if self.on and self.board.is_final(plan.seen, found):
+            self.board.refuse(self.counter, found)
+        change = self.board.change(self.counter, found, on=self.on, mark=self.mark)
+        if change is None:
+            return Done(None)
+        again = _PlannedPlace(found, change)
+        if plan.seen is None:  # the first placement expects no place, without a read
+            return Recheck(again)
+        return Again(again, CountledgerError("other calls place it as well"))
+
+    def _give_up(self, exhausted: Exhausted[_PlannedPlace]) -> NoReturn:
+        what = f"to place {self.counter!r} on the board of group {self.board.group!r}"
+        raise_exhausted(exhausted, what, _ADVICE)

@@ -2,23 +2,17 @@
 
     (`group#<group>`, `member#<counter>`)    a membership, by group (`memberships`)
     index `members`                          the same by counter
-    (`group#`, `group#<group>`)              the group in the directory of groups: ranked or not
+    (`group#`, `group#<group>`)              the group in the directory of groups: `on`, whether it
+                                             is ranked; `switched`, if it ever was
 
 Totals are read by a query of the members and a BatchGetItem. A ranked group has a `group_board`.
 
-The groups themselves, in the directory of groups: each an item with an id and its setting.
-
-    (`group#`, `group#<group>`)    `on`: whether it is ranked; `id`: of this group; `switched`: the
-                                   id of the last switch
-
-A write names the ids that were read. So a request that is applied late neither deletes nor switches
-a group that was made again meanwhile, and undoes no later switch. A deleted group leaves a
-tombstone, so a request that is applied late does not make the group again.
+Groups and memberships are records (see `ledger/records.py`). So a request that is applied late
+neither makes a group again, nor deletes or switches one that was made again, nor undoes a switch.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -29,35 +23,11 @@ from countledger.consumers.rankings import check_limit, ranked, top_of
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, decoded, require
-from countledger.ledger.errors import (
-    BadInput,
-    ConditionFailed,
-    CorruptItem,
-    NoSuchGroup,
-    Refused,
-    Throttled,
-    Unclear,
-)
+from countledger.ledger.errors import BadInput, CorruptItem, NoSuchGroup, Refused
 from countledger.ledger.indexes import group_board, is_on
-from countledger.ledger.operations import (
-    Absent,
-    AllOf,
-    Assign,
-    Compare,
-    Put,
-    Query,
-    Update,
-    unchanged,
-)
-from countledger.ledger.tombstones import (
-    NOT_REMOVED,
-    present,
-    put_if_vacant,
-    removed_by,
-    removed_id,
-    tombstone,
-    was_removed,
-)
+from countledger.ledger.operations import Compare, Query
+from countledger.ledger.records import INCARNATION, NotRead, Records, Replacement
+from countledger.ledger.tombstones import present
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -65,11 +35,8 @@ if TYPE_CHECKING:
     from countledger.consumers.rankings import Ranked
     from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.ledger.connection import Connection
-    from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.records import Decide, RecordWritten, Seen
     from countledger.ledger.total import Total
-
-
-_SWITCHES: Final = 5  # how often other calls may be faster
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +80,17 @@ def was_switched(item: Item) -> bool:
     return "switched" in item
 
 
+def is_same_group(item: Item | None, seen: Item) -> bool:
+    """Whether it is the group that was seen, and none that was made again since."""
+    return item is not None and item.get(INCARNATION) == seen.get(INCARNATION)
+
+
 @dataclass(frozen=True, slots=True)
 class GroupItems:
     """Reads and writes the items of groups.
 
     Attributes:
-        connection: to the stack; every write here is idempotent, so its retrying client makes it.
+        connection: to the stack.
     """
 
     connection: Connection
@@ -150,53 +122,40 @@ class GroupItems:
         for page in self.connection.retrying.pages(Query(self.connection.counters, directory)):
             yield from decoded(filter(present, page), decode_group, on_corrupt)
 
-    def make(self, group: str) -> None:
-        """Create a group, unless it exists: one write unit; two if it was just deleted."""
-        item = {**keys.group_key(group), "on": False, "id": self.connection.ids.unique_id()}
-        put_if_vacant(
-            self.connection.retrying,
-            Put(self.connection.counters, item),
-            self.connection.clock.now_ms(),
-            self.connection.clock_skew_ms,
-        )
-
-    def make_again(self, group: str, is_wanted: Callable[[], bool]) -> None:
-        """Create a group that was deleted, if it is wanted: a read unit, and a write unit.
-
-        The write names the tombstone that was read before it was wanted: it brings no group back
-        that another call has made and deleted since.
+    def make(self, group: str, is_wanted: Callable[[], bool] = lambda: True) -> None:
+        """Create a group, unless it exists: a read unit; a write unit if it is new.
 
         Args:
             group: its name.
-            is_wanted: whether it has a member, as of now.
+            is_wanted: of one that was deleted: whether it has a member. It is read after the
+                tombstone that the write names, so no group comes back that another call has made
+                and deleted since.
 
         Raises:
-            Throttled: other calls made and deleted it each time.
+            Throttled: nothing was written in any attempt.
+            Unclear: an attempt got no answer, and others have changed the group since.
         """
-        for _ in range(_SWITCHES):
-            seen = self.connection.retrying.get(
-                self.connection.counters, keys.group_key(group), consistent=True
-            )
-            if present(seen) is not None or not is_wanted():
-                return
-            removed = removed_id(seen)
-            same = Absent("counter") if removed is None else was_removed(removed)
-            item = {**keys.group_key(group), "on": False, "id": self.connection.ids.unique_id()}
-            # Refused: what others, or an attempt without an answer, have written is read.
-            with suppress(ConditionFailed):
-                self.connection.retrying.put(Put(self.connection.counters, item, same))
-                return
-        raise Throttled(f"group {group!r} kept being made and deleted; try again")
+        made = Replacement({**keys.group_key(group), "on": False})
+
+        def decide(there: Item | None) -> Replacement | None:
+            return None if there or not is_wanted() else made
+
+        self._write(group, decide, repeatable=True)
 
     def delete(self, group: str, seen: Item) -> bool:
-        """Delete the group that was read; false: it was deleted before. One write unit."""
-        removed, now_ms = require(seen, "id", str), self.connection.clock.now_ms()
-        own = self.connection.ids.unique_id()
-        left = tombstone(
-            keys.group_key(group), removed, now_ms, self.connection.clock_skew_ms, removal=own
-        )
-        same = AllOf(Compare("id", "=", removed), NOT_REMOVED)
-        return removed_by(self.connection.retrying, Put(self.connection.counters, left, same), own)
+        """Delete the group that was read: one write unit; one more if it was switched since.
+
+        Returns:
+            Whether this call did; false: it was deleted before.
+
+        Raises:
+            Throttled, Unclear: as of `make`.
+        """
+
+        def decide(there: Item | None) -> Replacement | None:
+            return Replacement(None) if is_same_group(there, seen) else None
+
+        return self._write(group, decide, seen, repeatable=True).changed
 
     def switch(self, group: str, seen: Item, *, on: bool) -> Item:
         """Replace the setting that was read: one write unit for each attempt.
@@ -206,34 +165,28 @@ class GroupItems:
 
         Raises:
             NoSuchGroup: the group was deleted meanwhile, and maybe made again.
-            Throttled: other calls switched it each time.
-            Unclear: others changed it after an attempt that got no answer.
+            Throttled, Unclear: as of `make`.
         """
-        switched = self.connection.ids.unique_id()
-        clauses = (Assign("on", on), Assign("switched", switched))
-        for _ in range(_SWITCHES):
-            same = Compare("id", "=", require(seen, "id", str))
-            there = AllOf(same, unchanged("switched", seen.get("switched")), NOT_REMOVED)
-            try:
-                self.connection.retrying.update(
-                    Update(self.connection.counters, keys.group_key(group), clauses, there)
-                )
-            except ConditionFailed as failed:
-                found = present(failed.item)
-                own = found is not None and found.get("switched") == switched
-                if failed.maybe_applied and not own:
-                    raise Unclear(
-                        f"the ranking of group {group!r} was changed by others, after an attempt "
-                        "of this call that got no answer: look at it, and call again"
-                    ) from None
-                if found is None or found.get("id") != seen.get("id"):
-                    raise NoSuchGroup(f"group {group!r} was deleted meanwhile") from None
-                if own:
-                    return seen  # by an attempt of this call that got no answer
-                seen = found
-            else:
-                return seen
-        raise Throttled(f"the ranking of group {group!r} kept being switched; try again")
+
+        def decide(there: Item | None) -> Replacement:
+            if there is None or not is_same_group(there, seen):
+                raise NoSuchGroup(f"group {group!r} was deleted meanwhile")
+            return Replacement({**there, "on": on, "switched": True})
+
+        return self._write(group, decide, seen).before or seen
+
+    def _write(
+        self,
+        group: str,
+        decide: Decide,
+        seen: Seen = NotRead.READ_IT,
+        *,
+        repeatable: bool = False,
+    ) -> RecordWritten:
+        records = Records(self.connection, self.connection.counters, "group")
+        key = keys.group_key(group)
+        steps = records.write(group, key, decide, seen=seen, repeatable=repeatable)
+        return self.connection.run(steps)
 
 
 _WRITERS: Final = 8
@@ -245,7 +198,7 @@ class Groups:
     """The groups of a stack, in its home region.
 
     Attributes:
-        connection: to the stack; every write here is idempotent, so its retrying client makes it.
+        connection: to the stack.
         totals: reads totals.
     """
 
@@ -286,9 +239,8 @@ class Groups:
         """
         group = keys.check_group(group)
         names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
-        if self._items.ranked(group) is None:
-            self._items.make(group)
-        with self._dynamo.workers(_WRITERS, "countledger-groups") as pool:
+        self._items.make(group)
+        with self.connection.retrying.workers(_WRITERS, "countledger-groups") as pool:
             added = list(pool.map(lambda counter: self._add(group, counter), names))
         return [name for name, new in zip(names, added, strict=True) if new]
 
@@ -308,7 +260,7 @@ class Groups:
         """
         names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
         group = keys.check_group(group)
-        with self._dynamo.workers(_WRITERS, "countledger-groups") as pool:
+        with self.connection.retrying.workers(_WRITERS, "countledger-groups") as pool:
             were = list(pool.map(partial(self.memberships.leave, group), names))
             # Read after the memberships are gone: no later switch places them.
             seen = self._items.find(group)
@@ -369,12 +321,12 @@ class Groups:
         group = keys.check_group(group)
         board, seen = self.board(group), self._items.existing(group)
         members = list(self.memberships.in_group(group))
-        if self._items.existing(group).get("id") != seen.get("id"):
+        if not is_same_group(self._items.existing(group), seen):
             return 0  # it was deleted and made again meanwhile: the members may be of the new one
         for counter in board.strays({member_of(item) for item in members}):
             board.try_take_off(counter)
-        with self._dynamo.workers(_WRITERS, "countledger-groups") as pool:
-            removed = sum(pool.map(self.memberships.leave_seen, members))
+        with self.connection.retrying.workers(_WRITERS, "countledger-groups") as pool:
+            removed = sum(pool.map(self.memberships.end, members))
             mark = was_switched(seen) or self._may_be_switched(group, seen)
             take_off = partial(board.try_take_off, mark=mark)
             list(pool.map(take_off, map(member_of, members)))
@@ -386,7 +338,7 @@ class Groups:
         for counter in (added := list(board.members())):
             board.try_take_off(counter, mark=True)
         if added and again is None:  # the calls that added them have succeeded
-            self._items.make_again(group, lambda: any(board.members()))
+            self._items.make(group, lambda: any(board.members()))
         return removed
 
     def switch_ranking(
@@ -441,7 +393,7 @@ class Groups:
         check_limit(limit)
         self.totals.check_region()
         if self.get(group).ranked:
-            return top_of(self._dynamo, self._table, group_board(group), limit)
+            return top_of(self.connection, group_board(group), limit)
         found = self._totals_of(group, None, on_corrupt)
         return ranked(((one.counter, one.value) for one in found), limit)
 
@@ -451,14 +403,6 @@ class Groups:
         A corrupt group is passed to `on_corrupt` as an error; without it CorruptItem is raised.
         """
         return self._items.list(on_corrupt)
-
-    @property
-    def _dynamo(self) -> DynamoClient:
-        return self.connection.retrying
-
-    @property
-    def _table(self) -> str:
-        return self.connection.counters
 
     def board(self, group: str) -> GroupBoard:
         """The board of a group, ranked or not."""
@@ -470,7 +414,7 @@ class Groups:
         on = self._items.ranked(group)
         if on is None:
             # It was deleted meanwhile: with this member, or before the deletion could find it.
-            self._items.make_again(group, partial(self.board(group).is_member, counter))
+            self._items.make(group, partial(self.board(group).is_member, counter))
         elif on:
             try:
                 self.board(group).place(counter)
@@ -483,7 +427,7 @@ class Groups:
     def _may_be_switched(self, group: str, seen: Item) -> bool:
         """Whether a group, never ranked when it was seen, was switched since: one read unit."""
         now = self._items.find(group)
-        return now is None or now.get("id") != seen.get("id") or was_switched(now)
+        return now is None or not is_same_group(now, seen) or was_switched(now)
 
     def _totals_of(
         self, group: str, after: str | None, on_corrupt: OnCorrupt | None

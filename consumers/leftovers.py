@@ -152,7 +152,7 @@ class Leftovers:
 
     def _leave(self, membership: Membership) -> None:
         """Remove the counter from the group, unless it was added again after it was found."""
-        if self.groups.memberships.end(membership):
+        if self.groups.memberships.end(membership.item):
             # Without a mark: each placement that was sent for the deleted counter has arrived, or
             # names its incarnation.
             self.groups.board(membership.group).try_take_off(membership.counter)

@@ -26,12 +26,20 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from countledger.consumers.totals import totals_of
 from countledger.consumers.windows import no_windows, of_the_zone
 from countledger.ledger import keys
 from countledger.ledger.amount import negated
+from countledger.ledger.attempts import (
+    Again,
+    Done,
+    Send,
+    attempt,
+    otherwise,
+    raise_exhausted,
+)
 from countledger.ledger.attributes import require, require_amount
 from countledger.ledger.calendar import Per, Window, window_of, window_on
 from countledger.ledger.clock import show_duration, to_datetime
@@ -40,6 +48,7 @@ from countledger.ledger.errors import (
     BadTime,
     ConditionFailed,
     CorruptItem,
+    CountledgerError,
     NotRanked,
     Throttled,
     shown,
@@ -70,7 +79,8 @@ if TYPE_CHECKING:
 
     from countledger.consumers.region_state import RegionStateStore
     from countledger.ledger.amount import Amount
-    from countledger.ledger.attributes import Item
+    from countledger.ledger.attempts import Exhausted, Reply, Verdict
+    from countledger.ledger.attributes import Item, Key
     from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Condition, Update
@@ -125,11 +135,12 @@ def ranked(found: Iterable[tuple[str, Amount]], limit: int) -> list[Ranked]:
     return ranks
 
 
-def top_of(dynamo: DynamoClient, table: str, board: Board, limit: int) -> list[Ranked]:
+def top_of(connection: Connection, board: Board, limit: int) -> list[Ranked]:
     """The top of a board, its partitions read up to eight at a time.
 
     Half a read unit for each of its partitions, and each 4 KB read there.
     """
+    dynamo, table = connection.retrying, connection.counters
 
     def read(bucket: str) -> list[tuple[str, Amount]]:
         return _top_of_bucket(dynamo, table, board, bucket, limit)
@@ -206,7 +217,8 @@ def _named(setting: WindowSetting, day: date | str, now_ms: int) -> Window:
 
 
 _WRITERS: Final = 8
-_RULES: Final = 5  # how often other calls may switch the ranking, or sweep a total, meanwhile
+_RULES: Final = 5  # how often other calls may switch the ranking meanwhile
+_ADVICE: Final = "switch the ranking again, which completes it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,16 +238,6 @@ class Rankings:
     def __post_init__(self) -> None:
         """In a process."""
         object.__setattr__(self, "namespaces", Namespaces(self.connection))
-
-    @property
-    def _dynamo(self) -> DynamoClient:
-        """Its SDK may retry: every write here is conditional."""
-        return self.connection.retrying
-
-    @property
-    def _table(self) -> str:
-        """The table of totals."""
-        return self.connection.counters
 
     def switch_on(
         self,
@@ -347,22 +349,25 @@ class Rankings:
         if self.region is not None:
             self.region.check()
         if day is not None:
-            settings = self._dynamo.get(self._table, keys.windows_key(namespace))
+            settings = self._get(keys.windows_key(namespace))
             board = board_of_day(
                 namespace, decode_settings(settings), day, self.connection.clock.now_ms()
             )
-            return top_of(self._dynamo, self._table, board, limit)
+            return top_of(self.connection, board, limit)
         partitions = partitions_of(self._rule_of(namespace))
         if not partitions:
             raise NotRanked(
                 f"namespace {namespace!r} is not ranked: `countledger namespace rank` switches it "
                 "on, for two write units with each change of a total"
             )
-        return top_of(self._dynamo, self._table, namespace_board(namespace, partitions), limit)
+        return top_of(self.connection, namespace_board(namespace, partitions), limit)
 
     def _rule_of(self, namespace: str, *, consistent: bool = False) -> Item | None:
         namespace = keys.check_namespace(namespace)
-        return self._dynamo.get(self._table, keys.ranking_key(namespace), consistent=consistent)
+        return self._get(keys.ranking_key(namespace), consistent=consistent)
+
+    def _get(self, key: Key, *, consistent: bool = False) -> Item | None:
+        return self.connection.retrying.get(self.connection.counters, key, consistent=consistent)
 
     def _write_rule(self, namespace: str, partitions: int | None, *, on: bool) -> tuple[Item, bool]:
         """Replace the rule: no call at the same time lowers the number of partitions.
@@ -390,9 +395,9 @@ class Rankings:
                 )
             return Replacement({**key, "on": on, "partitions": partitions or before})
 
-        records = Records(self.connection, self._table, "ranking of namespace", removable=False)
-        seen = self._rule_of(namespace)
-        written = self.connection.run(records.write(namespace, key, decide, seen=seen))
+        to, seen = self.connection, self._rule_of(namespace)
+        records = Records(to, to.counters, "ranking of namespace", removable=False)
+        written = to.run(records.write(namespace, key, decide, seen=seen))
         return written.item or {}, corrupt[0]
 
     def _sweep_until_agreed(self, namespace: str, rule: Item, *, moves: bool = False) -> int:
@@ -407,38 +412,51 @@ class Rankings:
         raise Throttled(f"the ranking of namespace {namespace!r} kept being switched; try again")
 
     def _sweep_by(self, namespace: str, rule: Item, *, moves: bool) -> int:
-        board = namespace_board(namespace, kept_partitions(rule))
+        table, board = self.connection.counters, namespace_board(namespace, kept_partitions(rule))
         there = BeginsWith(board.attribute, board.name + "#")
         if not is_on(rule):
-            return self._sweep(namespace, there, partial(unrank_of, self._table, board))
+            return self._sweep(namespace, there, partial(unrank_of, table, board))
         # A total of zeros, created for a ranked group, gets its position with its first entry.
         recorded = Compare("version", ">", 0)
         lacking = AllOf(Absent(board.attribute), Absent("bins"), recorded)
-        place = partial(place_of, self._table, board, may_be_made=False)
+        place = partial(place_of, table, board, may_be_made=False)
         placed = self._sweep(namespace, lacking, place)
         if moves:
-            self._sweep(namespace, there, partial(move_of, self._table, board))
+            self._sweep(namespace, there, partial(move_of, table, board))
         return placed
 
     def _sweep(self, namespace: str, where: Condition, change: Callable[[str], Update]) -> int:
-        with self._dynamo.workers(_WRITERS, "countledger-ranker") as pool:
-            found = totals_of(self._dynamo, self._table, namespace, where, (SWEPT,))
+        dynamo, table = self.connection.retrying, self.connection.counters
+        with dynamo.workers(_WRITERS, "countledger-ranker") as pool:
+            found = totals_of(dynamo, table, namespace, where, (SWEPT,))
             changed = partial(self._changed, change)
             return sum(sum(pool.map(changed, page)) for page in found)
 
     def _changed(self, change: Callable[[str], Update], seen: Item) -> bool:
         """Change a total, unless it is gone, or so already: whether this call did."""
-        own, update = self.connection.ids.unique_id(), change(seen["counter"])
-        for _ in range(_RULES):
-            try:
-                self._dynamo.update(after_sweep(update, seen, own))
-            except ConditionFailed as failed:
-                found = failed.item or {}
-                if found.get(SWEPT) == own:
-                    return True  # by an attempt that got no answer
-                if found.get(SWEPT) == seen.get(SWEPT):
-                    return False
-                seen = found  # what the scan showed was older
-            else:
-                return True
-        return False
+        connection, own = self.connection, self.connection.ids.unique_id()
+        update = change(seen["counter"])
+
+        def request(seen: Item) -> Send:
+            return Send(after_sweep(update, seen, own))
+
+        def interpret(reply: Reply[Item]) -> Verdict[Item, bool]:
+            match reply.answer:
+                case ConditionFailed(item=met):
+                    found = met or {}
+                    if found.get(SWEPT) == own:
+                        return Done(value=True)  # by an attempt that got no answer
+                    if found.get(SWEPT) == reply.state.get(SWEPT):
+                        return Done(value=False)
+                    # What the scan showed was older. It is safe also if an attempt was applied
+                    # before that sweep: the rule is read again after this one.
+                    return Again(found, CountledgerError("other calls sweep it as well"))
+                case CountledgerError():
+                    return otherwise(reply)
+            return Done(value=True)
+
+        def give_up(exhausted: Exhausted[Item]) -> NoReturn:
+            raise_exhausted(exhausted, f"to rank {seen['counter']!r}", _ADVICE)
+
+        attempts = connection.attempts()
+        return connection.run(attempt(seen, request, interpret, give_up, attempts))

@@ -1,7 +1,7 @@
 """Records: named settings, each one item, which calls create, change and remove.
 
-Quotas, schedules, windows, rankings, namespaces, alert rules and the marks of deletions are
-records. Each has these attributes beside its own:
+Quotas, schedules, windows, rankings, groups, memberships, namespaces, alert rules, the marks of
+deletions and the notes of imports are records. Each has these attributes beside its own:
 
     incarnation    the id of this record; no other record has had it, also not at this key
     revision       how often it was written; each write raises it by one
@@ -13,7 +13,7 @@ There is one protocol for every change. A call reads the record, decides what ta
 function of the record and the time), and writes that on condition that the record still is what was
 read. Before each further attempt it decides again.
 A call that expects no record need not read: its first condition is that nothing is there, or a
-tombstone from before.
+tombstone from before. What that meets instead is as good as read, so the next attempt is at once.
 
     read                            decide
     written                         done
@@ -21,6 +21,9 @@ tombstone from before.
       attempt of this call
     condition failed, and the       if an attempt of this call got no answer: none of them was
       record is the next revision   applied, and none can be any more; decide again
+    condition failed by a record    if an attempt of this call got no answer: it left nothing that
+      of another incarnation, in a    is still there, and none can be applied any more; decide again
+      call that may be repeated
     condition failed, anything      if an attempt of this call got no answer, it may have been
       else                          applied before: `Unclear`; or else decide again
     throttle, conflict, no answer   again
@@ -121,7 +124,7 @@ class RecordWritten(NamedTuple):
 
 
 # From the record as it is to what takes its place; None: it stays as it is. What it raises, the
-# call raises.
+# call raises. What it reads beside the record, it reads again for each attempt.
 Decide: TypeAlias = Callable[["Item | None"], "Replacement | None"]
 
 
@@ -153,7 +156,13 @@ class Records:
     removable: bool = True
 
     def write(
-        self, name: str, key: Key, decide: Decide, *, seen: Seen = NotRead.READ_IT
+        self,
+        name: str,
+        key: Key,
+        decide: Decide,
+        *,
+        seen: Seen = NotRead.READ_IT,
+        repeatable: bool = False,
     ) -> Steps[RecordWritten]:
         """Change a record: one write unit; a read unit first, unless `seen` says what is there.
 
@@ -165,13 +174,15 @@ class Records:
             key: of its item.
             decide: what to write.
             seen: the item, as the caller has read it; a tombstone as well.
+            repeatable: whether the decision about another record is right also if this call has
+                written one that is gone by now. What it did then is not in its result.
 
         Raises:
             Unclear: a request may have been applied, or may still be.
             Throttled: nothing was written in any attempt.
             CountledgerError: what `decide` raises; nothing was written, or will be.
         """
-        return Writing(self, name, key, decide).steps(seen)
+        return Writing(self, name, key, decide, repeatable).steps(seen)
 
     def is_seen(self, seen: Item | NotRead | None, planned_ms: int) -> Condition:
         """The record, or what is in its place, is still what was seen."""
@@ -202,6 +213,10 @@ def _revision_of(item: Item | None) -> int:
     return revision if isinstance(revision, int) else 0
 
 
+def _is_same_record(before: Item | None, found: Item) -> bool:
+    return before is not None and before.get(INCARNATION) == found.get(INCARNATION)
+
+
 def is_refused(reasons: Iterable[Reason]) -> bool:
     """Whether the condition of one of the writes failed."""
     return any(one.condition_failed for one in reasons)
@@ -215,6 +230,7 @@ class Writing:
     name: str
     key: Key
     decide: Decide
+    repeatable: bool
     call: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -342,6 +358,8 @@ class Writing:
                 return GiveUp(refusal)
             raise
         if isinstance(decided, Recheck):
+            if resolved and isinstance(reply.state.seen, NotRead):
+                return Recheck(decided.state, resolved)
             return Again(decided.state, error, resolved)
         return GiveUp(error or reply.answer) if may_be_applied else decided
 
@@ -351,10 +369,12 @@ class Writing:
         return self.call in ids or self.call in map((found or {}).get, (INCARNATION, CHANGED_BY))
 
     def follows(self, seen: Seen, found: Item | None) -> bool:
-        """Whether no attempt of this call was applied, or can be: one other call was first."""
+        """Whether nothing of any attempt is there, or can be: another call was first."""
         before = None if isinstance(seen, NotRead) else present(seen)
         if found is None:
             return False
+        if self.repeatable and present(found) and not _is_same_record(before, found):
+            return True
         if before is None:  # an attempt may have made a record, which was removed since
             return not self.records.removable
         follows = removed_id(found) or found.get(INCARNATION), found.get(REVISION)

@@ -19,23 +19,19 @@ A new item takes the place of a tombstone
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from countledger.ledger.errors import ConditionFailed, Throttled, Unclear
 from countledger.ledger.limits import SECOND_MS, SIGNED_REQUEST_LIFE_MS
 from countledger.ledger.operations import Absent, AnyOf, Compare, Drop
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
-    from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.operations import Condition, Put
+    from countledger.ledger.operations import Condition
 
 _ID: Final = "removed"
 _BY: Final = "removal"
 _AT: Final = "removed_at"
 _EXPIRES: Final = "expires_at"
-_TRIES: Final = 5  # how often the item may be created and removed by others while one is put
 # Of the items that a read finds: none is a tombstone.
 NOT_REMOVED: Final = Absent(_ID)
 # For an update of a tombstone to an item: one that kept `expires_at` would be deleted.
@@ -101,52 +97,3 @@ def vacant(planned_ms: int, clock_skew_ms: int, met: str | None = None) -> Condi
     if met is None:
         return AnyOf(Absent("counter"), earlier)
     return AnyOf(Absent("counter"), earlier, was_removed(met))
-
-
-def put_if_vacant(
-    dynamo: DynamoClient, put: Put, planned_ms: int, clock_skew_ms: int
-) -> Item | None:
-    """Put an item: one write unit; two in place of a tombstone that is as new as the write.
-
-    Args:
-        dynamo: a DynamoDB client; its SDK may retry.
-        put: the write, without a condition. Its item has an `id` of its own.
-        planned_ms: when the write was planned.
-        clock_skew_ms: how far clocks may differ.
-
-    Returns:
-        None, or the item with another id that is there instead: nothing was put.
-
-    Raises:
-        Throttled: others created and removed the item each time.
-        Unclear: an attempt got no clear answer, and another call has removed the item since.
-    """
-    own, met, maybe_applied = put.item["id"], None, False
-    what = put.item.get("part") or put.item.get("entry")
-    for _ in range(_TRIES):
-        try:
-            dynamo.put(replace(put, condition=vacant(planned_ms, clock_skew_ms, met)))
-        except ConditionFailed as failed:
-            maybe_applied = maybe_applied or failed.maybe_applied
-            found, met = failed.item or {}, removed_id(failed.item)
-            if own in (met, found.get("id")):
-                return None  # an attempt without an answer has put it; it may be removed since
-            if met is None:
-                return found
-            if maybe_applied:
-                raise Unclear(
-                    f"item {what!r} was changed by others, after an attempt to create "
-                    "it that got no answer: read it, and decide again"
-                ) from None
-        else:
-            return None
-    raise Throttled(f"item {what!r} kept being created and removed; try again")
-
-
-def removed_by(dynamo: DynamoClient, put: Put, removal: str) -> bool:
-    """Put a tombstone: whether this call removed the item, also by an attempt without an answer."""
-    try:
-        dynamo.put(put)
-    except ConditionFailed as failed:
-        return removal_id(failed.item) == removal
-    return True

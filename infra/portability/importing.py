@@ -20,13 +20,13 @@ An opening balance of a ledger is an entry under a key, so it counts once. A str
 sequence has no such key. Its absence proves nothing, because this import may have created it, and
 it may have been used, emptied and deleted since. So the import stores a note of each:
 
-    (`import#<name>`, `made#<counter>`)    `id` of the attempt; `made_at` once it was created
+    (`import#<name>`, `made#<counter>`)    a record; `made_at` once the counter was created
 
-    note       `id`, if there is no note
+    note       if there is none
     create     the counter
-    complete   `made_at`, if the note has that id; after a clear refusal a tombstone takes its place
+    complete   `made_at`, if it is still that note; after a clear refusal it is removed
 
-The tombstone refuses a late request of the note, which would say that the counter may have been
+Its tombstone refuses a late request of the note, which would say that the counter may have been
 created.
 
 A note without `made_at` is that of an attempt that was killed, is under way, or got no answer. If
@@ -54,7 +54,6 @@ from countledger.infra.portability.lines import (
 )
 from countledger.infra.portability.sending import SentChunk, answered
 from countledger.ledger import amount, keys
-from countledger.ledger.attempts import wrote
 from countledger.ledger.attributes import require
 from countledger.ledger.clock import Clock, SystemClock, to_datetime
 from countledger.ledger.entry import Entry, Note
@@ -71,12 +70,12 @@ from countledger.ledger.errors import (
     SetupError,
     Unclear,
 )
-from countledger.ledger.ids import id_of_key, unique_id
-from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, IMPORT_NAME_MAX_BYTES, SEQUENCE_LAST
+from countledger.ledger.ids import id_of_key
+from countledger.ledger.limits import IMPORT_NAME_MAX_BYTES, SEQUENCE_LAST
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import Absent, Assign, Compare, Put, Update
+from countledger.ledger.operations import Absent, Put
+from countledger.ledger.records import NotRead, Records, Replacement, write_of
 from countledger.ledger.texts import check_text
-from countledger.ledger.tombstones import put_if_vacant, tombstone
 from countledger.producers.recorder import Recorder
 from countledger.producers.sequences.sequence import check_number
 
@@ -87,19 +86,17 @@ if TYPE_CHECKING:
     from countledger import CountLedger
     from countledger.infra.portability.lines import Line
     from countledger.infra.portability.sending import Failure, FilePlace, NumberedLine
-    from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.connection import Connection
+    from countledger.ledger.records import Decide, RecordWritten, Seen
 
 
 @dataclass(frozen=True, slots=True)
 class MadeOnce:
     """What an import has created."""
 
-    dynamo: DynamoClient
-    table: str
+    connection: Connection
     name: str
-    clock: Clock
-    clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
-    new_id: Callable[[], str] = unique_id
 
     def make(
         self, counter: str, create: Callable[[], object], exists: Callable[[], bool]
@@ -110,28 +107,41 @@ class MadeOnce:
         this import did not create. `BadPayload`: it is unknown whether an earlier attempt created
         it.
         """
-        note = {**keys.import_key(self.name), "part": keys.MADE_PREFIX + counter}
-        key, attempt = dict(note), self.new_id()
-        put = Put(self.table, {**note, "id": attempt})
-        found = put_if_vacant(self.dynamo, put, self.clock.now_ms(), self.clock_skew_ms)
-        if found is not None:
+        key = {**keys.import_key(self.name), "part": keys.MADE_PREFIX + counter}
+        made = Replacement(key)
+        noted = self._write(key, lambda there: None if there else made, NotRead.EXPECT_NOTHING)
+        note = noted.item or {}
+        if not noted.changed:
             if exists():
                 return False
-            if "made_at" in found:
+            if "made_at" in note:
                 return None
             raise _unknown(self.name, counter)
-        same = Compare("id", "=", attempt)
         try:
             create()
         except Unclear:
             raise
         except CountledgerError:
-            gone = tombstone(key, attempt, self.clock.now_ms(), self.clock_skew_ms)
-            wrote(self.dynamo, Put(self.table, gone, same))
+            self._replace(note, None)
             raise
-        made = Assign("made_at", self.clock.now_ms())
-        wrote(self.dynamo, Update(self.table, key, (made,), same))
+        self._replace(note, {**key, "made_at": self.connection.clock.now_ms()})
         return True
+
+    def _replace(self, note: Item, item: Item | None) -> None:
+        """Complete or remove the note of this call, unless it is gone."""
+        last = write_of(note)
+
+        def decide(there: Item | None) -> Replacement | None:
+            return Replacement(item) if there and write_of(there) == last else None
+
+        self._write(note, decide, note)
+
+    def _write(self, note: Item, decide: Decide, seen: Seen) -> RecordWritten:
+        to, key = self.connection, {name: note[name] for name in ("counter", "part")}
+        records = Records(to, to.counters, f"the note of import {self.name!r} for counter")
+        counter = str(key["part"]).removeprefix(keys.MADE_PREFIX)
+        # A note of this call is removed by this call alone.
+        return to.run(records.write(counter, key, decide, seen=seen, repeatable=True))
 
 
 def _unknown(name: str, counter: str) -> BadPayload:
@@ -366,12 +376,8 @@ class Importer:
         exists: Callable[[], bool],
         existing: type[CountledgerError],
     ) -> ImportResult:
-        to = self.client.connection
-        dynamo, table = to.dynamo("standard"), to.setting("counters_table")
-        skew_ms = to.settings.clock_skew_ms
-        notes = MadeOnce(dynamo, table, self.name, to.clock, skew_ms, to.ids.unique_id)
         try:
-            made = notes.make(counter, create, exists)
+            made = MadeOnce(self.client.connection, self.name).make(counter, create, exists)
         except existing:
             if existing is CounterExists or not exists():
                 raise  # nothing is added to a strict counter; a sequence was deleted just now

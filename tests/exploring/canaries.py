@@ -15,7 +15,7 @@ from countledger.compaction.compactor import Run
 from countledger.compaction.deletion import HeadEmptier
 from countledger.compaction.deletions import LedgerDeleter
 from countledger.compaction.schedules import Schedules
-from countledger.consumers import group_board, memberships, rankings
+from countledger.consumers import group_board, rankings
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.group_board import GroupBoard
 from countledger.consumers.groups import GroupItems
@@ -196,20 +196,29 @@ def _one_look_at_members(patch: pytest.MonkeyPatch) -> None:
 
 
 def _any_membership(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(memberships, "_same", lambda _: NOT_REMOVED)
+    is_seen = Records.is_seen
+
+    def of_any_membership(self: Records, seen: Seen, planned_ms: int) -> Condition:
+        if "membership" in self.kind and not isinstance(seen, NotRead) and present(seen):
+            return NOT_REMOVED
+        return is_seen(self, seen, planned_ms)
+
+    patch.setattr(Records, "is_seen", of_any_membership)
 
 
 def _never_made_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(GroupItems, "make_again", lambda *_: None)
+    make = GroupItems.make
+
+    def only_new(items: GroupItems, group: str, *is_wanted: Callable[[], bool]) -> None:
+        if not is_wanted:
+            make(items, group)
+
+    patch.setattr(GroupItems, "make", only_new)
 
 
 def _made_again_unasked(patch: pytest.MonkeyPatch) -> None:
-    make_again = GroupItems.make_again
-
-    def unasked(items: GroupItems, group: str, _: Callable[[], bool]) -> None:
-        make_again(items, group, lambda: True)
-
-    patch.setattr(GroupItems, "make_again", unasked)
+    make = GroupItems.make
+    patch.setattr(GroupItems, "make", lambda items, group, *_: make(items, group))
 
 
 def _any_sweep(patch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from countledger.infra.memory.tables import Change
 from countledger.ledger import keys
+from countledger.ledger.records import write_of
 from countledger.ledger.tombstones import present
 from tests.simulation.ledger_account import is_deletion
 from tests.simulation.shape import COUNTERS, LEDGER
@@ -18,7 +19,7 @@ class DeletionAccounts:
         wake_ms: when those that rest go on, all at once.
         deleted_ms: when the numbers of a counter were deleted last.
         joined: when a membership was written: group and counter.
-        left: the ids of memberships that were removed, or renewed under another id.
+        left: the writes of memberships that were removed, or renewed by another write.
         lost: entries that somebody deleted by hand before they were archived.
     """
 
@@ -37,11 +38,12 @@ class DeletionAccounts:
         if change.table.name != COUNTERS or not key.startswith(keys.MEMBER_PREFIX):
             return
         counter = key.removeprefix(keys.MEMBER_PREFIX)
-        before, after = present(change.before) or {}, present(change.after) or {}
-        if after.get("id") in self.left:
-            raise Wrong(f"membership {after['id']} of {counter} in {name} is there again")
-        if before and before["id"] != after.get("id"):
-            self.left.add(before["id"])
+        before, after = present(change.before), present(change.after)
+        written = write_of(after) if after else None
+        if written in self.left:
+            raise Wrong(f"membership {written} of {counter} in {name} is there again")
+        if before and write_of(before) != written:
+            self.left.add(write_of(before))
         if after:
             self.joined[name, counter] = now_ms
             return

@@ -77,14 +77,14 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "producers/strict/multi_update.py": "apply_legs",
         "producers/strict/release.py": "again split",
     },
+    "agreement: one item says what others are; it is read again when they are written": {
+        "consumers/group_board.py": "_write_until_agreed",
+        "consumers/rankings.py": "_sweep_until_agreed",
+    },
     "optimism: reads, decides again and writes another request; an error of a request ends it": {
         "consumers/alerts/evaluator.py": "_finish",
-        "consumers/group_board.py": "_write _write_until_agreed",
-        "consumers/groups.py": "make_again switch",
-        "consumers/rankings.py": "_changed _sweep_until_agreed",
         "consumers/progress.py": "write_above",
         "infra/portability/restore.py": "complete",
-        "ledger/tombstones.py": "put_if_vacant",
         "producers/strict/creation.py": "_create_together",
     },
 }

@@ -14,6 +14,7 @@ import pytest
 from countledger import errors
 from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger import keys
+from countledger.ledger.connection import POLICY
 from countledger.testing import MemoryStack
 
 _AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -21,7 +22,6 @@ _X = "likes:x"
 _GROUP = "top"
 _GAPS = 40
 _FEW_GAPS = 8
-_ATTEMPTS = 4  # of the SDK
 Call = Callable[[MemoryStack], object]
 
 
@@ -165,7 +165,7 @@ def _delayed(stack: MemoryStack, call: Call, skip: int) -> bool:
     """Run a call whose write after so many requests gets no answer: whether it ended `Unclear`."""
 
     def delay() -> None:
-        for _ in range(_ATTEMPTS):
+        for _ in range(POLICY.attempts):
             stack.delay_next()
 
     stack.before_next_request(delay, skip=skip)

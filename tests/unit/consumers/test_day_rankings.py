@@ -18,6 +18,7 @@ from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from countledger.ledger.operations import Add
 from countledger.ledger.total import windows_id_of
 from countledger.ledger.windows import WindowSetting, decode_settings, encode_settings
+from tests.unit.connections import connection_on
 from tests.unit.consumers.records import COUNTER
 from tests.unit.consumers.test_window_writing import TABLE, apply, late_mix, setting, timed, total
 from tests.unit.ledger.clocks import NOW_MS
@@ -158,5 +159,5 @@ def test_the_partitions_of_a_board_are_read_at_the_same_time() -> None:
     dynamo, together = MemoryClient(), Barrier(4, timeout=20)
     dynamo.plans.append(meanwhile(together.wait, "query", times=4))
 
-    assert top_of(dynamo, TABLE, namespace_board(NAMESPACE, 4), 10) == []
+    assert top_of(connection_on(dynamo), namespace_board(NAMESPACE, 4), 10) == []
     assert dynamo.calls == ["query"] * 4

@@ -74,7 +74,7 @@ def test_of_two_switches_at_once_the_later_one_is_stored() -> None:
     world = World()
     groups = world.groups()
     groups.add(GROUP, [COUNTER])
-    other = meanwhile(lambda: groups.switch_ranking(GROUP, on=True), "update", times=1)
+    other = meanwhile(lambda: groups.switch_ranking(GROUP, on=True), "put", times=1)
     world.dynamo.plans.append(other)
 
     groups.switch_ranking(GROUP, on=False)

@@ -33,17 +33,20 @@ def _world(*ranked: str) -> World:
 def test_a_deletion_that_lands_late_takes_no_membership_that_was_added_since(
     ranked: tuple[str, ...],
 ) -> None:
-    """The SDK sent it again, and was answered; then the counter was added again."""
-    world = _world(*ranked)
+    """It was sent again, and was answered; then the counter was added again."""
+    world, late = _world(*ranked), list[Callable[[], object]]()
     groups = world.groups()
     groups.add(GROUP, [COUNTER])
 
-    def again() -> None:
-        assert groups.remove(GROUP, [COUNTER]) == [COUNTER]
-        assert groups.add(GROUP, [COUNTER]) == [COUNTER]
+    def twice(_kind: str, _what: object, request: Callable[[], object]) -> object:
+        late.append(request)
+        return request()
 
-    world.before_removal(_MEMBERSHIP, again)
-    groups.remove(GROUP, [COUNTER])
+    world.dynamo.plans.append(at(twice, "put", times=1, where=_removal))
+    assert groups.remove(GROUP, [COUNTER]) == [COUNTER]
+    assert groups.add(GROUP, [COUNTER]) == [COUNTER]
+    with pytest.raises(ConditionFailed):
+        late[0]()
 
     assert [*groups.of(COUNTER)] == [GROUP]
     assert [one.counter for one in groups.top(GROUP)] == [COUNTER]
@@ -85,8 +88,8 @@ def _makes_again(world: World, *, ranked: bool) -> Callable[[], None]:
     return act
 
 
-def _of_group(what: object) -> bool:
-    return getattr(what, "key", None) == keys.group_key(GROUP)
+def _of_group(put: Put) -> bool:
+    return keys.group_key(GROUP).items() <= put.item.items()
 
 
 def _removal(put: Put) -> bool:
@@ -130,7 +133,7 @@ def test_a_switch_that_lands_late_does_not_rank_the_next_group() -> None:
     groups.add(GROUP, [COUNTER])
 
     again = _makes_again(world, ranked=False)
-    world.dynamo.plans.append(meanwhile(again, "update", times=1, where=_of_group))
+    world.dynamo.plans.append(meanwhile(again, "put", times=1, where=_of_group))
     with pytest.raises(NoSuchGroup, match="deleted meanwhile"):
         groups.switch_ranking(GROUP, on=True)
 
@@ -146,7 +149,7 @@ def test_a_switch_that_the_network_delivers_again_does_not_undo_a_later_one() ->
         late.append(request)
         return request()
 
-    world.dynamo.plans.append(at(twice, "update", times=1, where=_of_group))
+    world.dynamo.plans.append(at(twice, "put", times=1, where=_of_group))
     groups.switch_ranking(GROUP, on=True)
     groups.switch_ranking(GROUP, on=False)
     with pytest.raises(ConditionFailed):
@@ -165,7 +168,7 @@ def test_a_switch_whose_answer_was_lost_was_carried_out() -> None:
         request()
         return request()
 
-    world.dynamo.plans.append(at(again, "update", times=1, where=_of_group))
+    world.dynamo.plans.append(at(again, "put", times=1, where=_of_group))
     groups.switch_ranking(GROUP, on=True)
 
     assert [one.counter for one in groups.top(GROUP)] == [COUNTER]

@@ -153,8 +153,7 @@ def test_a_late_note_of_a_refused_creation_does_not_stop_the_next_try(line: Coun
     """A counter of that name was in the way; the note lands after it was taken back."""
     stack = MemoryStack()
     stack.ledger.namespaces.create(line.counter[0], kind=line.kind)
-    to = stack.ledger.connection
-    notes = MadeOnce(to.dynamo("standard"), to.setting("counters_table"), "opening", to.clock)
+    notes = MadeOnce(stack.ledger.connection, "opening")
 
     def refused() -> None:
         raise errors.BadBounds("of another counter")
@@ -197,8 +196,7 @@ def test_two_imports_of_one_name_at_once_make_a_counter_once() -> None:
         others.append(_outcome(stack, _SEQUENCE))
         stack.ledger.sequences.create("q:b", first=41)
 
-    to = stack.ledger.connection
-    notes = MadeOnce(to.dynamo("standard"), to.setting("counters_table"), "opening", to.clock)
+    notes = MadeOnce(stack.ledger.connection, "opening")
     stack.ledger.namespaces.create("q", kind=Kind.SEQUENCE)
     assert notes.make("q:b", create, lambda: False)
 
