@@ -42,14 +42,7 @@ PARTLY: Final = Masked(
 MISSED: Final = Masked(
     "a member whose answer was lost",
     "groups.md",
-    "A member whose first attempt got no answer may be missing in what `add`, `remove` or `delete` "
-    "returns.",
-)
-SINCE: Final = Masked(
-    "added again while it is removed",
-    "groups.md",
-    "A removal removes no membership that another call has added, or added again, since it was "
-    "read.",
+    "A member whose first attempt got no answer may be missing in what `add` or `delete` returns.",
 )
 STAYS: Final = Masked(
     "added while its group is deleted",
@@ -126,9 +119,6 @@ def _remove(group: _Group) -> Iterator[Effect]:
     if group.going:
         yield Effect((_NAME,) if group.member else (), _Group(loose=group.loose), EMPTIED)
         yield Effect(never, _Group(loose=True), PARTLY)
-    if group.member:
-        yield Effect((), after, MISSED)
-        yield Effect((), group, SINCE)
     yield Effect(never, after._replace(loose=True), PARTLY)
 
 
@@ -236,7 +226,7 @@ GROUPS: Final = Capability(
     },
     model=_model,
     agrees=_agrees,
-    masks=(PARTLY, MISSED, SINCE, STAYS, EMPTIED, DELETED_TWICE, LEFT_EMPTY),
+    masks=(PARTLY, MISSED, STAYS, EMPTIED, DELETED_TWICE, LEFT_EMPTY),
     certainty=certainty_of_several,
     prepare=lambda ledger: ledger.namespaces.get("n"),
     # The calls know a minute, and the quarter of an hour after which a tombstone may expire.
