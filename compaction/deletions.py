@@ -26,8 +26,8 @@ again. An entry that arrives between the last check and the transaction is not p
 deleted: it makes a new total, and head and total agree at every moment.
 
 The name may be used again at any time after that transaction. So every write names the identity of
-what it saw: the head by its run, the mark by its id, a membership by its revision. Alert states and log
-carry a time instead of the counter's identity; they are deleted if they are older than the
+what it saw: the head by its run, the mark by its id, a membership by its revision. Alert states and
+log carry a time instead of the counter's identity; they are deleted if they are older than the
 transaction by more than clocks differ. The report names everything that stays.
 
 | crash after | state |

@@ -139,7 +139,7 @@ def test_a_group_that_goes_while_it_is_ranked_is_said_to_be_gone(
         other.delete(group)
 
     with (
-        before_call(groups.connection.retrying.client, "UpdateItem", delete),
+        before_call(groups.connection.retrying.client, "PutItem", delete),
         pytest.raises(NoSuchGroup, match=group),
     ):
         groups.switch_ranking(group, on=True)
