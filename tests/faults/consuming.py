@@ -126,7 +126,7 @@ def grouping(what: str, *, ranked: bool = False) -> Begin:
             places = wanted if is_ranked else []
             return int((members, board, on) == (wanted, places, is_ranked and what != "delete"))
 
-        return Play.repeatable(done(ways[what]), effect, world.standard)
+        return Play.repeatable(done(ways[what]), effect, world.none)
 
     return begin
 
@@ -150,7 +150,7 @@ def ranking(*, on: bool) -> Begin:
             return int(("ranked" in item) is on)
 
         switch = rankings.switch_on if on else rankings.switch_off
-        return Play.repeatable(done(lambda: switch(namespace)), effect, world.standard)
+        return Play.repeatable(done(lambda: switch(namespace)), effect, world.none)
 
     return begin
 
