@@ -46,14 +46,11 @@ _NOTHING_HELD: Final = (0, 0)
 
 
 class TotalChange(NamedTuple):
-    """One update that changed a total.
+    """One update that changed a total; each update of a counter has a higher version.
 
-    Attributes:
-        version: of the total after the update; each update of a counter has a higher one.
-        at_ms: when the stream made the record, in whole seconds, milliseconds since the epoch.
-        held: what open holds reserved before and after the update.
-        window: of which window it is the sum; None: of none, it is the total.
-        incarnation: which total of that name it is, by its item; None: the item names none.
+    `at_ms` is when the stream made the record, in whole seconds. `held` is what open holds reserved
+    before and after the update. Of a sum of a window, `window` says of which. `incarnation` says
+    which total of that name it is, if the item names one.
     """
 
     sequence: int
@@ -85,9 +82,8 @@ class TotalChange(NamedTuple):
 def total_change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> TotalChange | None:
     """The change in a record, or None if neither a total nor what is held of it changed.
 
-    Raises:
-        MalformedRecord: an attribute is absent or malformed, or the record is older than the
-            stream keeps records: the revisions of rules that evaluated it may be gone.
+    A record that is older than the stream keeps records is malformed: the revisions of rules that
+    evaluated it may be gone.
     """
     counter, part, name = subject_of(record, "part")
     # A strict counter may be called `total`; its place in the directory has a `#` before it.
@@ -122,11 +118,7 @@ def _is_being_made(new: Mapping[str, Any]) -> bool:
 
 
 def image_in(stream: Mapping[str, Any], which: str) -> Mapping[str, Any]:
-    """The item before or after the update, as the stream writes it.
-
-    Raises:
-        MalformedRecord: it is absent, or has another format.
-    """
+    """The item before or after the update, as the stream writes it."""
     image = stream.get(which)
     if not isinstance(image, dict):
         raise MalformedRecord(f"the record has no {which}")
@@ -148,11 +140,7 @@ def is_too_old(at_ms: int, now_ms: int) -> bool:
 
 
 def total_in(image: Mapping[str, Any], name: str = "total") -> Amount:
-    """A total (or the sum of a window, by its attribute) that a message can contain.
-
-    Raises:
-        MalformedRecord: it is absent, no number, or too long.
-    """
+    """A total (or the sum of a window, by its attribute) that a message can contain."""
     try:
         total = amount.from_number(image[name]["N"])
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -180,11 +168,6 @@ def _incarnation_in(image: Mapping[str, Any]) -> str | None:
 
 
 def version_in(image: Mapping[str, Any]) -> int:
-    """The version of an item after an update.
-
-    Raises:
-        MalformedRecord: it is absent, or out of range.
-    """
     try:
         version = integer_in(image["version"])
     except (KeyError, TypeError, ValueError):

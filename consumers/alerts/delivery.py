@@ -172,12 +172,7 @@ class AlertLog:
 
 
 def decode_log(item: Item) -> list[LoggedAlert]:
-    """The alerts of one item, in the order in which the total crossed their thresholds.
-
-    Raises:
-        CorruptItem: an attribute is absent, of another type, or has an unknown value.
-        NewerFormat: a later release wrote it.
-    """
+    """The alerts of one item, in the order in which the total crossed their thresholds."""
     check_format(item)
     counter, rule = require(item, "of_counter", str), require(item, "rule", str)
     published_at_ms = require_time(item, "published_at")
@@ -211,10 +206,8 @@ class DeadLetter:
 
 
 class DeadLetters(Protocol):
-    """Stores dead letters."""
-
     def put(self, dead_letter: DeadLetter) -> None:
-        """Store a dead letter, or raise `CountledgerError`."""
+        """Store a dead letter; return only when it is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,12 +218,11 @@ class QueueDeadLetters:
 
     @classmethod
     def at(cls, client: SQSClient, url: str, *, wait_s: int = 1) -> Self:
-        """The dead letters in the queue of that URL."""
         name = "the dead letters of alerts"
         return cls(MessageQueue(client, url, name, hidden_s=_HIDDEN_S, wait_s=wait_s))
 
     def put(self, dead_letter: DeadLetter) -> None:
-        """Store a dead letter. Cost: one message."""
+        """Cost: one message."""
         self.queue.send(encode_dead_letter(dead_letter))
 
 
@@ -257,11 +249,7 @@ class Resender:
     publisher: Publisher
 
     def resend(self, limit: int | None = None) -> Iterator[Resent]:
-        """Send each dead letter once, while the results are iterated; a refused one stays.
-
-        Args:
-            limit: the maximum number; None means all.
-        """
+        """Send each dead letter once, while the results are iterated; a refused one stays."""
         with self.dead_letters.queue.reader() as reader:
             for message in islice(reader, limit):
                 result = self._send(message.body)
@@ -279,7 +267,6 @@ class Resender:
 
 
 def encode_dead_letter(dead_letter: DeadLetter) -> str:
-    """The message of a dead letter."""
     failed_at = to_datetime(dead_letter.failed_at_ms).isoformat(timespec="milliseconds")
     return json.dumps(
         {
@@ -294,11 +281,6 @@ def encode_dead_letter(dead_letter: DeadLetter) -> str:
 
 
 def decode_dead_letter(body: str) -> DeadLetter:
-    """The dead letter in a message.
-
-    Raises:
-        BadPayload: the message is not a dead letter.
-    """
     try:
         document: Any = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -345,11 +327,7 @@ class _Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServicePublisher:
-    """Publishes to EventBridge and SNS, through clients whose SDK does not retry.
-
-    Attributes:
-        bus: the name or ARN of the stack's event bus.
-    """
+    """Publishes to EventBridge and SNS, through clients whose SDK does not retry."""
 
     events: EventBridgeClient
     topics: SNSClient
@@ -500,9 +478,7 @@ def subject_of(alert: Alert) -> str:
 class Targets:
     """The targets to which the evaluator of a region may publish.
 
-    Attributes:
-        allowed: the ARNs of the topics that the evaluator may publish to; `*` matches any text.
-        partition: the partition of that region, such as `aws`.
+    `allowed` are ARNs of topics, in which `*` matches any text; the partition is as `aws`.
     """
 
     publisher: ServicePublisher
@@ -513,10 +489,9 @@ class Targets:
     def check(self, target: Target) -> None:
         """Check that the target exists, and the evaluator may publish to it. One call, for free.
 
-        Raises:
-            BadRule: a topic of another region or partition, or one that the evaluator may not use.
-            TargetRefused: the target does not exist, or refuses.
-            ServiceFailed, Unreachable: the outcome is unknown.
+        `BadRule`: a topic of another region or partition, or one that the evaluator may not use;
+        `TargetRefused`: it does not exist, or refuses. After any other error the outcome is
+        unknown.
         """
         to = self.publisher
         if isinstance(target, Topic):

@@ -127,7 +127,6 @@ class Prefilter:
     """The rules of a batch, ready to recognise the records that cross nothing."""
 
     def __init__(self, index: RuleIndex, now_ms: int) -> None:
-        """For a batch that is evaluated now, by these rules."""
         self._index = index
         self._young_s = surely_young_from_s(now_ms)
         self._thresholds: dict[str, list[Amount] | None] = {}
@@ -187,12 +186,7 @@ _CELL_LENGTH: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class WindowRecords:
-    """Reads the changes of windows that rules watch.
-
-    Attributes:
-        settings: the window settings of a counter's namespace.
-        now_ms: the time, ms since the epoch.
-    """
+    """Reads the changes of windows that rules watch, by the settings of a counter's namespace."""
 
     index: RuleIndex
     settings: Callable[[str], Sequence[WindowSetting]]
@@ -201,11 +195,7 @@ class WindowRecords:
     def changes(self, record: Mapping[str, Any], sequence: int) -> list[TotalChange]:
         """The changes in a record that may have an effect under a rule; none: it has no window.
 
-        The settings are read only for those.
-
-        Raises:
-            MalformedRecord: an attribute is absent or malformed, or the settings cannot be read.
-            ServiceFailed: the settings could not be read now.
+        The settings are read only for those; if they are corrupt, the record counts as malformed.
         """
         counter, part, name = subject_of(record, "part")
         if not part.startswith(keys.WINDOW_PREFIX) or "#" in counter or name == "REMOVE":
@@ -312,8 +302,7 @@ _LOGGED_REASON_MAX_CHARACTERS: Final = 200
 class Notifier:
     """Publishes the alerts of one batch of records.
 
-    Attributes:
-        silent: targets that did not answer, and the reason: they are not tried again.
+    Targets that did not answer are `silent`, with the reason: they are not tried again.
     """
 
     connection: Connection
@@ -322,13 +311,9 @@ class Notifier:
     silent: dict[Target, str] = field(default_factory=dict)
 
     def publish(self, firing: Firing) -> int:
-        """Publish all alerts of a firing. One call for each ten, and two write units.
+        """Publish all alerts of a firing; how many of them went to the dead letters.
 
-        Returns:
-            How many of them went to the dead letters.
-
-        Raises:
-            CountledgerError: the dead letters or the log could not be written; publish it again.
+        One call for each ten, and two write units. After an error it must be published again.
         """
         alerts, connection = firing.alerts, self.connection
         failed = self._send(alerts, firing.target)
@@ -368,7 +353,6 @@ class Link(NamedTuple):
 
     @property
     def state(self) -> str:
-        """The name of the alert state by which the change is evaluated."""
         return state_name(self.rule.name, self.change.window)
 
 
@@ -376,9 +360,7 @@ class Link(NamedTuple):
 class ChainOutcome:
     """The result for the changes of one counter under one rule; as in `EvaluationOutcome`.
 
-    Attributes:
-        rejected: the number of changes that went to the quarantine.
-        failed_at: the first change that was not finished, and
+    `failed_at` is the first change that was not finished, and `error` why.
     """
 
     published: int = 0
@@ -392,10 +374,7 @@ class ChainOutcome:
 class ChainEvaluator:
     """Evaluates the changes of one counter under one rule, in order, until one fails.
 
-    The SDK may retry its writes, because a second application is refused.
-
-    Attributes:
-        to_quarantine: stores a record in the quarantine: its sequence number, and the reason.
+    The SDK may retry, because a second application is refused.
     """
 
     connection: Connection
@@ -476,17 +455,12 @@ _Place = tuple[str, str]
 
 @dataclass(slots=True)
 class EvaluationOutcome:
-    """The result for a batch.
+    """The result for a batch; the error of each counter and rule that was not finished.
 
-    Attributes:
-        changes: how many totals they changed, or what is held of them; and how many windows in a
-            way that may matter to a rule.
-        published: the number of alerts that were published, repeated ones included.
-        dead: the number of these that went to the dead letters.
-        quarantined: the number of records that went to the quarantine.
-        failed: the error of each counter and rule that was not finished.
-        retry_from: the lowest sequence number that may not be evaluated yet.
-        lag_ms: the age of the last record by this clock.
+    `changes` counts the totals that changed, or what is held of them, and the windows that did in a
+    way that may matter to a rule. Of the `published` alerts, repeated ones included, so many are
+    `dead` letters. `retry_from` is the lowest sequence number that may not be evaluated yet,
+    `lag_ms` the age of the last record by this clock.
     """
 
     records: int
@@ -500,7 +474,6 @@ class EvaluationOutcome:
 
     @property
     def late(self) -> int:
-        """The number of failures because the deadline passed."""
         return sum(isinstance(error, OutOfTime) for error in self.failed.values())
 
 
@@ -508,11 +481,9 @@ class EvaluationOutcome:
 class Evaluator:
     """Evaluates batches of stream records.
 
-    Attributes:
-        quarantine: stores records that can never be evaluated.
-        windows: the window settings of a counter's namespace; None: windows are not evaluated.
-        region: the state of this region; None: it is always ready. While it is rebuilding, totals
-            change because they are made: nothing is evaluated, and the changes are skipped.
+    The SDK may retry, because a second application is refused. Without `windows`, the settings of a
+    counter's namespace, windows are not evaluated. While the region is rebuilding, totals change
+    because they are made: nothing is evaluated, and the changes are skipped.
     """
 
     connection: Connection
@@ -531,16 +502,9 @@ class Evaluator:
     ) -> EvaluationOutcome:
         """Evaluate a batch of one shard. Cost: `ChainEvaluator.evaluate`; else nothing.
 
-        A counter and rule that fails or is late is in the outcome, not raised.
-
-        Args:
-            records: as Lambda delivers them, in order.
-            stream: the stream that they come from, for the quarantine.
-            deadline: no change is started after it; None: the time limit of the function.
-
-        Raises:
-            ServiceFailed: the rules failed, or a record without a sequence number could not be
-                quarantined; nothing was evaluated.
+        A counter and rule that fails or is late (no change is started after the deadline) is in the
+        outcome, not raised. If the rules cannot be read, or a record without a sequence number not
+        be quarantined, that is raised: nothing was evaluated.
         """
         deadline = deadline or Deadline.within(self.connection.clock)
         outcome = EvaluationOutcome(len(records))

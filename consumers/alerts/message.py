@@ -68,11 +68,7 @@ class AlertWindow:
 
 
 def checked_incarnation(found: object) -> str | None:
-    """The incarnation of a total as its item names it, or None.
-
-    Raises:
-        ValueError: it is none that an alert's id can contain.
-    """
+    """The incarnation that a total's item names, if any; `ValueError`: no id can contain it."""
     if found is None or (isinstance(found, str) and _INCARNATION.fullmatch(found)):
         return found
     raise ValueError(f"{shown(found)} is no incarnation of a total")
@@ -84,18 +80,13 @@ def state_name(rule: str, window: AlertWindow | None) -> str:
 
 
 def encode_window(window: AlertWindow) -> dict[str, Any]:
-    """A window as an attribute."""
     return {name: value for name, value in asdict(window).items() if value is not None} | {
         "per": str(window.per)
     }
 
 
 def decode_window(stored: dict[str, Any]) -> AlertWindow:
-    """The window in an attribute.
-
-    Raises:
-        ValueError, KeyError, TypeError: it is none.
-    """
+    """The window in an attribute; if it is none, `ValueError, KeyError, TypeError`."""
     return AlertWindow(**{**stored, "per": Per(stored["per"])})
 
 
@@ -169,8 +160,6 @@ class FailedAlert:
 
 
 class Publisher(Protocol):
-    """Sends alerts to their targets."""
-
     def publish(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
         """Send alerts in order; the result is those that the target did not take."""
 
@@ -204,7 +193,6 @@ class Firing:
 
     @property
     def alerts(self) -> tuple[Alert, ...]:
-        """Its alerts, in order."""
         return tuple(
             Alert(
                 rule=self.rule,
@@ -246,11 +234,7 @@ def encode_firing(firing: Firing) -> dict[str, Any]:
 
 
 def decode_firing(counter: str, rule: str, stored: dict[str, Any]) -> Firing:
-    """The firing in an attribute.
-
-    Raises:
-        ValueError, KeyError, TypeError, AttributeError: it is none.
-    """
+    """The firing in an attribute; if it is none, as `decode_window`, or `AttributeError`."""
     return Firing(
         rule,
         stored["revision"],
@@ -374,11 +358,7 @@ class AlertMessage(BaseModel):
 
 
 def message_of(alert: Alert) -> AlertMessage:
-    """The message of an alert.
-
-    Raises:
-        CorruptItem: a value has no form in a message; only an edit by hand stores such a value.
-    """
+    """The message of an alert; of an edit by hand a value may have no form: `CorruptItem`."""
     try:
         return _message_of(alert)
     except (BadTime, TypeError, ValueError) as error:
@@ -439,11 +419,7 @@ def body_of(alert: Alert) -> str:
 
 
 def alert_in(message: Any) -> Alert:  # noqa: ANN401 - from outside
-    """The alert in a message.
-
-    Raises:
-        BadPayload: it is not such a message, or its id does not match its content.
-    """
+    """The alert in a message, if it is one and its id matches its content: else `BadPayload`."""
     try:
         found = AlertMessage.model_validate(message)
     except ValidationError as error:

@@ -44,7 +44,6 @@ class Bus:
     """The event bus of the stack."""
 
     def __str__(self) -> str:
-        """As it is stored and shown."""
         return "bus"
 
 
@@ -59,7 +58,6 @@ class Topic:
     arn: str
 
     def __post_init__(self) -> None:
-        """Check the ARN."""
         if not _TOPIC.fullmatch(str(self.arn)):
             raise BadRule(
                 f"{shown(self.arn, 80)} is not the ARN of a standard SNS topic: give one such as "
@@ -67,7 +65,6 @@ class Topic:
             )
 
     def __str__(self) -> str:
-        """As it is stored and shown."""
         return self.arn
 
     @property
@@ -85,11 +82,7 @@ Target: TypeAlias = Bus | Topic
 
 
 def target_of(text: str) -> Target:
-    """The target of a text: `bus`, or the ARN of a topic.
-
-    Raises:
-        BadRule: the text is neither.
-    """
+    """The target of a text: `bus`, or the ARN of a topic."""
     return Bus() if text == str(Bus()) else Topic(text)
 
 
@@ -239,7 +232,6 @@ class Crossing:
 
 
 def check_rule_name(name: object) -> str:
-    """The name, if it is a valid name of a rule, or `BadRule`."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise BadRule(
             f"rule name {shown(name)} must be 1 to {ALERT_RULE_NAME_MAX_BYTES} letters, digits, "
@@ -249,7 +241,7 @@ def check_rule_name(name: object) -> str:
 
 
 def check_amount(what: str, value: object) -> Amount:
-    """A number of a rule in its canonical form, or `BadRule`; `what` names it in the message."""
+    """A number of a rule in its canonical form; `what` names it in the message."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise BadRule(f"{what} {shown(value)} is not a number: give an int or a decimal.Decimal")
     value = amount.plain_amount(value)
@@ -288,11 +280,6 @@ class RuleSpec(TypedDict, total=False):
 
 
 def rule_of(name: str, evaluate_in: str, spec: RuleSpec) -> Rule:
-    """The rule with these options.
-
-    Raises:
-        BadRule, BadCounterName: an option is missing or breaks a rule.
-    """
     fields = _fields(spec)
     if fields.get("threshold") is None:
         fields["threshold"] = fields.get("step")
@@ -306,11 +293,6 @@ def rule_of(name: str, evaluate_in: str, spec: RuleSpec) -> Rule:
 
 
 def changed_rule(rule: Rule, spec: RuleSpec) -> Rule:
-    """The rule with some options changed.
-
-    Raises:
-        BadRule, BadCounterName: an option breaks a rule.
-    """
     fields = _fields(spec)
     if "counter" in spec or "prefix" in spec:
         fields = {"counter": None, "prefix": None, **fields}
@@ -330,11 +312,8 @@ def check_watched(rule: Rule, totals: TotalsReader) -> None:
     One read unit for the total of a rule on one counter; with a window, half of one for the window
     settings of the namespace that the rule names.
 
-    Raises:
-        WrongKind: a strict counter with bins; or with a window any strict counter or sequence.
-        NoWindows: the namespace has no windows.
-        BadSetting: it has only coarser ones.
-        RegionRebuilding: the totals of this region are incomplete.
+    `WrongKind`: a strict counter with bins; or with a window any strict counter or sequence.
+    `BadSetting`: the namespace has only coarser windows.
     """
     if totals.strict is not None and ":" in (name := rule.counter or rule.prefix or ""):
         totals.strict.refuse([name], "no evaluator reads its table: compare each answer")
@@ -350,11 +329,7 @@ def check_watched(rule: Rule, totals: TotalsReader) -> None:
 
 
 def refuse_now(rule: Rule) -> None:
-    """Refuse the initial scan of a rule that watches windows.
-
-    Raises:
-        BadRule: it does.
-    """
+    """Refuse the initial scan of a rule that watches windows."""
     if rule.window is not None:
         raise BadRule(
             f"rule {rule.name!r} watches windows, which no initial scan reads: leave out --now, or "

@@ -26,7 +26,7 @@ class RuleIndex:
     """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
-        """Sort the rules; all their revisions may be among them."""
+        """The rules may be in all their revisions."""
         ordered = sorted(rules, key=_place)
         self.rules = tuple(ordered)
         exact: dict[str, list[Rule]] = {}
@@ -77,14 +77,8 @@ def _parents(prefixes: Sequence[str]) -> list[int | None]:
 
 
 class KnownRules(Protocol):
-    """Knows the rules of a region."""
-
     def index(self) -> RuleIndex:
-        """All rules, with every change that is older than a few seconds.
-
-        Raises:
-            ServiceFailed: the rules cannot be read.
-        """
+        """All rules, with every change that is older than a few seconds."""
 
 
 @dataclass(slots=True)
@@ -97,7 +91,6 @@ class RuleCache:
     _index: RuleIndex = field(default_factory=lambda: RuleIndex(()), init=False)
 
     def __post_init__(self) -> None:
-        """Nothing is known yet."""
         self._recent = RecentRules(self.rules)
 
     @property
@@ -106,11 +99,7 @@ class RuleCache:
         return {} if self._snapshot is None else self._snapshot.unreadable
 
     def index(self) -> RuleIndex:
-        """The rules. Called once for each batch of records. Cost: as `RecentRules.snapshot`.
-
-        Raises:
-            ServiceFailed: the rules cannot be read; the batch must be delivered again.
-        """
+        """The rules, asked for once for each batch of records. Cost: as `RecentRules.snapshot`."""
         snapshot = self._recent.snapshot()
         if snapshot is not self._snapshot:
             self._index = RuleIndex(snapshot.evaluated_in(self.rules.connection.region))

@@ -63,13 +63,10 @@ _CHECKSUM_BYTES: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class RuleSnapshot:
-    """All rules, each as of one moment.
+    """All rules, each as of one moment; corrupt ones are not evaluated, and have a reason.
 
-    Attributes:
-        number: of the stamp: how often rules were changed; 0 = never.
-        revisions: by name the revisions of a rule, the oldest first; deleted rules are among them.
-        unreadable: by name why a rule is corrupt; corrupt rules are not evaluated.
-        is_whole: whether it holds exactly the changes that the number counts.
+    By name the revisions of a rule, the oldest first; deleted rules are among them. `number` is
+    that of the stamp: how often rules were changed. `is_whole`: exactly those changes are in it.
     """
 
     number: int = 0
@@ -79,7 +76,6 @@ class RuleSnapshot:
 
     @property
     def current(self) -> dict[str, Rule]:
-        """The current revision of each rule, by name."""
         found = ((name, current_of(known)) for name, known in self.revisions.items())
         return {name: rule for name, rule in found if rule is not None}
 
@@ -89,17 +85,13 @@ class RuleSnapshot:
         return len(self.unreadable) + sum(map(len, self.revisions.values()))
 
     def rule(self, name: str) -> Rule:
-        """The current revision of a rule.
-
-        Raises:
-            NoSuchRule, CorruptItem: no rule has that name, or the stored one is corrupt.
-        """
+        """The current revision of a rule that is there, and not corrupt."""
         if name in self.unreadable:
             raise CorruptItem(_advised(name, self.unreadable[name]))
         return _existing(name, self.revisions.get(name, ()))
 
     def evaluated_in(self, region: str) -> list[Rule]:
-        """The rules for an evaluator: all revisions of the rules for that region."""
+        """All revisions of the rules for that region."""
         known = (rule for revisions in self.revisions.values() for rule in revisions)
         return [rule for rule in known if rule.evaluate_in == region]
 
@@ -159,12 +151,7 @@ def _needed_until_ms(until_ms: int) -> int:
 
 
 def decode_rule(item: Item | None) -> tuple[Rule, ...]:
-    """The revisions in the item of a rule, the oldest first; none: no rule was there.
-
-    Raises:
-        CorruptItem: an attribute is absent, of another type, or breaks its rule.
-        NewerFormat: a later release wrote it.
-    """
+    """The revisions in the item of a rule, the oldest first; none: no rule was there."""
     if item is None:
         return ()
     check_format(item)
@@ -212,8 +199,7 @@ def _name_of(item: Item) -> str:
 def snapshot_of(items: Iterable[Item]) -> RuleSnapshot:
     """The rules in the items of their partition; a corrupt rule does not hide the others.
 
-    Raises:
-        CorruptItem: the stamp is corrupt, so no evaluator could notice a change.
+    If the stamp is corrupt, no evaluator could notice a change: that is raised.
     """
     stamp: Item | None = None
     checksum = 0
@@ -251,15 +237,10 @@ def _share_of(item: Item | None) -> int:
 def followed_by(
     revisions: Sequence[Rule], rule: Rule | None, revision: str, effective_ms: int, now_ms: int
 ) -> tuple[Rule, ...]:
-    """The revisions of a rule after a change. Pure.
+    """The revisions of a rule after a change, which may delete it. Pure.
 
-    Args:
-        revisions: before the change, the oldest first.
-        rule: the new one; None: the rule is deleted.
-        revision: the id of the new one.
-        effective_ms: the earliest time from which the change is effective. It is so in whole
-            seconds, and not before the previous change.
-        now_ms: the time; what no stream record can need any more is left out.
+    The change is effective in whole seconds, and not before the previous change. What no stream
+    record can need any more is left out.
     """
     last = revisions[-1] if revisions else None
     last_ms = 0 if last is None else last.effective_until_ms or last.effective_from_ms
@@ -281,9 +262,6 @@ class Rules:
 
     A change is effective a fixed time after it is written, so that every evaluator knows it by
     then.
-
-    Attributes:
-        delay_ms: from the write of a change to the time from which it is effective.
     """
 
     connection: Connection
@@ -312,10 +290,6 @@ class Rules:
 
         If the mark or a rule exists, what is stored stays, also nothing. Six write units, and the
         read units of `create`; if a rule exists a write unit.
-
-        Args:
-            rule: the rule.
-            mark: puts an item, unless it exists.
         """
         snapshot = self.read()
 
@@ -388,11 +362,7 @@ class Rules:
         return self.connection.run(records.write(name, keys.rule_key(name), decide))
 
     def _replacement(self, there: Item | None, rule: Rule, *marks: Put) -> Replacement:
-        """The next revision in place of what is there.
-
-        Raises:
-            BadRule: too many of the rule are kept.
-        """
+        """The next revision in place of what is there, unless too many of the rule are kept."""
         now_ms = self.connection.clock.now_ms()
         revision = self.connection.ids.new_id(now_ms)
         known = decode_rule(there)
@@ -454,7 +424,6 @@ def _is_rule(item: Item | None) -> bool:
 
 
 def _written(written: RecordWritten) -> Rule:
-    """The current revision after a change."""
     return decode_rule(written.item)[-1]
 
 
@@ -487,9 +456,6 @@ class RecentRules:
 
         Free while they are young enough. After that one read unit, and if a rule has changed one
         more for each 4 KB of rules.
-
-        Raises:
-            ServiceFailed: they cannot be read.
         """
         now_ms = self.rules.connection.clock.now_ms()
         if self._read_at_ms is None or not 0 <= now_ms - self._read_at_ms < ALERT_RULES_AGE_MS:

@@ -108,15 +108,12 @@ class InitialScan:
         """Wait until a rule is effective, and alert for its counters that are beyond the threshold.
 
         One read unit for each counter, for a prefix also a scan of the table; four write units for
-        each that is beyond; a read unit a second for changes of rules. A repeated scan of a
-        revision alerts for the counters that were left.
+        each that is beyond; a read unit a second for changes of rules. The answer is the number of
+        alerts published.
 
-        Returns:
-            The number of alerts published.
-
-        Raises:
-            ServiceFailed: some counters failed, and `alert set NAME --now` goes on; or another call
-                changed or deleted the rule meanwhile. The rule itself was written in any case.
+        `ServiceFailed`: some counters failed, and `alert set NAME --now` goes on; or another call
+        changed or deleted the rule meanwhile. The rule itself was written in any case. A repeated
+        scan of a revision alerts for the counters that were left.
         """
         wait_until_effective(rule, self.connection.clock)
         try:
@@ -174,10 +171,9 @@ class RuleEnd:
     recent: RecentRules
 
     def check(self) -> None:
-        """Cost: as `RecentRules.snapshot`.
+        """Refuse to go on once another call has changed or deleted the rule, and that is effective.
 
-        Raises:
-            ServiceFailed: another call has changed or deleted the rule, and that is effective.
+        Cost: as `RecentRules.snapshot`.
         """
         known = self.recent.snapshot().revisions.get(self.rule.name, ())
         found = [one for one in known if one.revision == self.rule.revision]
@@ -190,11 +186,7 @@ class RuleEnd:
 
 
 def wait_until_effective(rule: Rule, clock: Clock) -> None:
-    """Wait until a rule evaluates what is written from now on.
-
-    Raises:
-        ServiceFailed: by this machine's clock that is too long to wait for.
-    """
+    """Wait until a rule evaluates what is written from now on, unless that takes too long."""
     # A second more, for the clock by which the stream stamps its records.
     wait_ms = rule.effective_from_ms + SECOND_MS - clock.now_ms()
     if wait_ms > _WAIT_MAX_MS:
@@ -238,8 +230,7 @@ def _refuse(_sequence: int, reason: str) -> None:
 class SilentCounter:
     """A counter that a rule does not alert for until it crosses a threshold again.
 
-    Attributes:
-        passed: the threshold, or the last step, that it has passed.
+    `passed` is the threshold, or the last step, that it has passed.
     """
 
     rule: Rule
@@ -340,7 +331,6 @@ class ConnectedServices:
 
     @made_once
     def targets(self) -> Targets:
-        """Checks where the evaluator may publish alerts."""
         connection = self.connection
         # A stack whose parameter names no topic has no such output.
         listed = connection.settings.alert_topic_arns
@@ -351,25 +341,21 @@ class ConnectedServices:
 
     @made_once
     def publisher(self) -> ServicePublisher:
-        """Publishes alerts to their targets."""
         to = self.connection
         bus = to.setting("alert_bus")
         return ServicePublisher(to.events(), to.topics(), bus, to.clock, to.random)
 
     @made_once
     def dead_letters(self) -> QueueDeadLetters:
-        """Stores alerts that their target did not accept."""
         url = self.connection.setting("alert_dead_letter_queue_url")
         return QueueDeadLetters.at(self.connection.queues(), url)
 
     @made_once
     def resender(self) -> Resender:
-        """Sends dead letters again."""
         return Resender(self.dead_letters, self.publisher)
 
     @made_once
     def initial_scan(self) -> InitialScan:
-        """Alerts for totals that are beyond a threshold already."""
         return InitialScan(self.connection, self.publisher, self.dead_letters)
 
 
@@ -398,7 +384,6 @@ class Alerts:
     alert_log: AlertLog = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Make what reads and writes rules, totals and the log."""
         to = self.connection
         object.__setattr__(self, "rules", Rules(to, 0 if self.at_once else ALERT_RULE_DELAY_MS))
         object.__setattr__(self, "totals", TotalsReader(to))

@@ -84,12 +84,11 @@ class AlertState:
     Attributes:
         revision: the revision by which the state was last changed.
         version: of the total after the change that changed this state.
-        at_ms: when the stream made the record of that change, milliseconds since the epoch.
+        at_ms: when the stream made the record of that change.
         armed: whether the next crossing alerts; without a re-arm level always.
         firing: the alerts of the change, or None if it only armed the rule again.
         from_scan: whether the initial scan wrote it. Changes up to its version are still to be
             evaluated, by `before_scan`.
-        before_scan: the state that the scan replaced, if any.
         scan_alert: the alert of a scan whose version no change has passed yet; else None.
         incarnation: of the total; None: of a window, or of a total that names none.
     """
@@ -109,7 +108,6 @@ class AlertState:
 
     @property
     def has_unpublished_alerts(self) -> bool:
-        """Whether it holds alerts that are not published yet."""
         return not self.published and self.firing is not None
 
     @property
@@ -151,11 +149,10 @@ class PublishFiring:
 
 @dataclass(frozen=True, slots=True)
 class WriteState:
-    """The next step: write a state.
+    """The next step: write a state, over the one that must be stored, if it is named.
 
-    Attributes:
-        over: the state that must be stored: one with a scan alert or of another incarnation, or any
-            for a scan. None: any earlier state without a scan alert.
+    That is one with a scan alert or of another incarnation, or any for a scan. None: any earlier
+    state without a scan alert.
     """
 
     state: AlertState
@@ -230,7 +227,6 @@ def _same_origin(*, from_scan: bool) -> Condition:
 
 
 def encode_state(state: AlertState) -> Item:
-    """The item of a state."""
     fired = state.firing
     return {
         **keys.alert_state_key(state.counter, state.rule if fired is None else fired.state),
@@ -264,12 +260,6 @@ def _expires_at(state: AlertState) -> int | None:
 
 
 def decode_state(item: Item) -> AlertState:
-    """The state in an item of `counters`.
-
-    Raises:
-        CorruptItem: an attribute is absent, of another type, or of no known value.
-        NewerFormat: a later release wrote it.
-    """
     check_format(item)
     counter = require(item, "counter", str)
     rule = require(item, "part", str).removeprefix(keys.ALERT_PREFIX).partition("#")[0]
@@ -407,11 +397,8 @@ def decide(
 ) -> PublishFiring | WriteState | None:
     """The next step for a change under a rule; None if nothing is left to do.
 
-    Args:
-        state: as stored, as far as known. An outdated one does no harm: its write is refused, and
-            the refusal carries the stored item.
-        change: of a counter that the rule watches, at a time at which this revision is effective.
-        rule: the revision.
+    The rule watches the counter, and this revision is effective then. An outdated state does no
+    harm: its write is refused, and the refusal carries the stored item.
     """
     status = status_of(state, change, rule)
     scan_alert = scan_alert_ahead(state, change)
@@ -437,10 +424,8 @@ def decide_scan(
 ) -> PublishFiring | WriteState | None:
     """As `decide`, for the initial scan: a total that is beyond the threshold already alerts.
 
-    Args:
-        state: as stored, as far as known.
-        total: the total that was read, as a change from its value to the same.
-        rule: a new revision, which has evaluated nothing yet.
+    The total is a change from its value to the same; the revision is new, and has evaluated nothing
+    yet.
     """
     passed = last_passed(total.new, rule)
     column = AlertInput.SCAN_SHORT if passed is None else AlertInput.SCAN_BEYOND
@@ -470,7 +455,6 @@ def may_matter(change: TotalChange, rule: Rule) -> bool:
 def firing_of(
     rule: Rule, change: TotalChange, direction: Direction, crossings: tuple[Crossing, ...]
 ) -> Firing:
-    """The firing of a change under a rule."""
     return Firing(
         rule.name,
         rule.revision,
