@@ -99,7 +99,7 @@ class RuleCache:
         return {} if self._snapshot is None else self._snapshot.unreadable
 
     def index(self) -> RuleIndex:
-        """The rules, asked for once for each batch of records. Cost: as `RecentRules.snapshot`."""
+        """The rules, once for each batch of records. Cost: as `RecentRules.snapshot`."""
         snapshot = self._recent.snapshot()
         if snapshot is not self._snapshot:
             self._index = RuleIndex(snapshot.evaluated_in(self.rules.connection.region))
