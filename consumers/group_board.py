@@ -67,12 +67,7 @@ _ADVICE: Final = "the same call again completes it"
 
 
 class _PlannedPlace(NamedTuple):
-    """What is written next.
-
-    Attributes:
-        seen: the total after which it is written.
-        change: the placement, or the removal, without its id.
-    """
+    """What is written next: a change without its id, after the total that was seen."""
 
     seen: Item | None
     change: Update
@@ -80,13 +75,6 @@ class _PlannedPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupBoard:
-    """The members of a group, and its board.
-
-    Attributes:
-        items: the items of groups.
-        group: the group's name.
-    """
-
     items: GroupItems
     group: str
 
@@ -98,7 +86,6 @@ class GroupBoard:
     def pages(
         self, size: int | None, after: str | None, *, consistent: bool = False
     ) -> Iterator[list[str]]:
-        """The members by name, page by page."""
         mine = Compare("counter", "=", keys.GROUP_PREFIX + self.group)
         read = Query(
             self.connection.counters,
@@ -116,12 +103,8 @@ class GroupBoard:
         A write unit, if it is there already; one more, if it was on a board before. A read unit
         more for a strict counter or a sequence.
 
-        Raises:
-            AlreadyRanked: it is on the board of another group.
-            NotRanked: it has bins, so it has no single total; or it is over regions.
-            NoSuchCounter: it does not exist, and is not a ledger counter.
-            NamespaceUnknown: its namespace is unknown, so its kind is unknown.
-            Throttled: other calls changed its place, its membership or the group each time.
+        `AlreadyRanked`: it is on the board of another group. `NotRanked`: it has bins, so it has no
+        single total; or it is over regions. `NamespaceUnknown`: its kind is unknown.
         """
         total = None  # most counters were never on a board; the request meets the others
         if self._kind(counter) is not Kind.LEDGER:
@@ -132,18 +115,15 @@ class GroupBoard:
     def take_off(self, counter: str, *, still_member: bool = False, mark: bool = False) -> None:
         """Take a counter off the board: a read unit; two write and a read unit more if it is there.
 
-        A member of the ranked group is put back, which a read unit more decides.
+        A member of the ranked group is put back, which a read unit more decides; errors as of
+        `place`.
 
-        Args:
-            counter: whose place.
-            still_member: whether it is one, as far as the caller knows. The call stops at the first
-                read that says no, so the likelier no is read first: the group of a member, else the
-                membership.
-            mark: write the id of this removal also if it has no place, for a write and a read unit
-                more: a call that ended `Unclear` may have sent a placement that is under way.
+        `still_member` says whether it is one, as far as the caller knows. The call stops at the
+        first read that says no, so the likelier no is read first: the group of a member, else the
+        membership.
 
-        Raises:
-            AlreadyRanked, NotRanked, NoSuchCounter, NamespaceUnknown, Throttled: as `place`.
+        With `mark` the id of this removal is written also if it has no place, for a write and a
+        read unit more: a call that ended `Unclear` may have sent a placement that is under way.
         """
         total = self._total(counter)
         self._write_until_agreed(counter, total, on=False, group_first=still_member, mark=mark)
@@ -159,12 +139,7 @@ class GroupBoard:
     def take_all_off(
         self, on_member: Callable[[int], object] = lambda _: None, *, mark: bool
     ) -> int:
-        """Take members and strays off, calling back after each member; the number of members.
-
-        Args:
-            on_member: called with the number of those that are done.
-            mark: as of `take_off`, for each member.
-        """
+        """Take members and strays off, calling back after each member; the number of members."""
         members = list(self.members())
         for done, counter in enumerate(members, start=1):
             self.try_take_off(counter, still_member=True, mark=mark)
@@ -187,7 +162,6 @@ class GroupBoard:
 
     @property
     def connection(self) -> Connection:
-        """To the stack."""
         return self.items.connection
 
     def _get(self, key: Key) -> Item | None:
@@ -244,9 +218,7 @@ class GroupBoard:
     def is_final(self, before: Item | None, total: Item | None) -> bool:
         """Whether no attempt of a placement that was refused can be applied later.
 
-        Args:
-            before: the total that the placement named.
-            total: the total that refused it.
+        The totals are the one that the placement named, and the one that refused it.
         """
         board = group_board(self.group)
         if is_on_board(board, total):
@@ -300,13 +272,7 @@ class GroupBoard:
 
 @dataclass(frozen=True, slots=True)
 class _PlaceWriting:
-    """One write of a place, with an id of its own.
-
-    Attributes:
-        on: whether it is a placement; else it is a removal.
-        mark: as of `GroupBoard.take_off`.
-        place: the id.
-    """
+    """One write of a place, with an id of its own; `mark` as of `GroupBoard.take_off`."""
 
     board: GroupBoard
     counter: str

@@ -53,23 +53,12 @@ class Group:
 
 
 def decode_group(item: Item) -> Group:
-    """The group in an item of the directory.
-
-    Raises:
-        CorruptItem: an attribute is absent or of another type.
-        NewerFormat: a later release wrote it.
-    """
     check_format(item)
     name = require(item, "part", str).removeprefix(keys.GROUP_PREFIX)
     return Group(name, bool(is_on(item)))
 
 
 def check_exists(group: str, item: Item | None) -> Item:
-    """The item of a group.
-
-    Raises:
-        NoSuchGroup: there is none.
-    """
     if item is None:
         raise NoSuchGroup(f"group {group!r} does not exist: `countledger group add` creates it")
     return item
@@ -87,12 +76,6 @@ def is_same_group(item: Item | None, seen: Item) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class GroupItems:
-    """Reads and writes the items of groups.
-
-    Attributes:
-        connection: to the stack.
-    """
-
     connection: Connection
 
     def find(self, group: str) -> Item | None:
@@ -104,11 +87,7 @@ class GroupItems:
         )
 
     def existing(self, group: str) -> Item:
-        """The item of a group: one read unit.
-
-        Raises:
-            NoSuchGroup: no group has that name.
-        """
+        """The item of a group that exists: one read unit."""
         return check_exists(group, self.find(group))
 
     def ranked(self, group: str) -> bool | None:
@@ -125,15 +104,9 @@ class GroupItems:
     def make(self, group: str, is_wanted: Callable[[], bool] = lambda: True) -> None:
         """Create a group, unless it exists: a read unit; a write unit if it is new.
 
-        Args:
-            group: its name.
-            is_wanted: of one that was deleted: whether it has a member. It is read after the
-                tombstone that the write names, so no group comes back that another call has made
-                and deleted since.
-
-        Raises:
-            Throttled: nothing was written in any attempt.
-            Unclear: an attempt got no answer, and others have changed the group since.
+        One that was deleted is made again if it is wanted, for a member. That is read after the
+        tombstone that the write names, so no group comes back that another call has made and
+        deleted since.
         """
         made = Replacement({**keys.group_key(group), "on": False})
 
@@ -145,11 +118,7 @@ class GroupItems:
     def delete(self, group: str, seen: Item) -> bool:
         """Delete the group that was read: one write unit; one more if it was switched since.
 
-        Returns:
-            Whether this call did; false: it was deleted before.
-
-        Raises:
-            Throttled, Unclear: as of `make`.
+        False: it was deleted before, by another call.
         """
 
         def decide(there: Item | None) -> Replacement | None:
@@ -158,14 +127,9 @@ class GroupItems:
         return self._write(group, decide, seen, repeatable=True).changed
 
     def switch(self, group: str, seen: Item, *, on: bool) -> Item:
-        """Replace the setting that was read: one write unit for each attempt.
+        """Replace the setting that was read, and return its item: one write unit for each attempt.
 
-        Returns:
-            The item that it replaced.
-
-        Raises:
-            NoSuchGroup: the group was deleted meanwhile, and maybe made again.
-            Throttled, Unclear: as of `make`.
+        A group that was made again meanwhile is another one: `NoSuchGroup`.
         """
 
         def decide(there: Item | None) -> Replacement:
@@ -206,7 +170,6 @@ class Groups:
     totals: TotalsReader = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Make what reads totals."""
         object.__setattr__(self, "totals", TotalsReader(self.connection))
 
     @property
@@ -215,7 +178,6 @@ class Groups:
 
     @property
     def memberships(self) -> Memberships:
-        """Reads and writes single memberships."""
         return Memberships(self.connection)
 
     def add(self, group: str, counters: Iterable[str]) -> list[str]:

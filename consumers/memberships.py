@@ -33,7 +33,6 @@ _INDEX: Final = "members"
 
 
 def member_of(membership: Item) -> str:
-    """The counter of the item of a membership."""
     return str(membership["part"]).removeprefix(keys.MEMBER_PREFIX)
 
 
@@ -43,13 +42,9 @@ def _group_of(membership: Item) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """That a counter belongs to a group.
+    """That a counter belongs to a group; its record, as it was read, is `item`.
 
-    Attributes:
-        group: the group's name.
-        counter: the counter's name.
-        at_ms: the time of the last `join`, by the clock of its caller, in milliseconds.
-        item: its record, as it was read.
+    `at_ms` is the time of the last `join`, by the clock of its caller.
     """
 
     group: str
@@ -60,12 +55,6 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Memberships:
-    """Reads and writes memberships.
-
-    Attributes:
-        connection: to the stack.
-    """
-
     connection: Connection
 
     def groups_of(self, counter: str) -> Iterator[str]:
@@ -93,15 +82,10 @@ class Memberships:
             yield from filter(present, page)
 
     def join(self, group: str, counter: str) -> tuple[Item, bool]:
-        """Write a membership: one write unit; two if the counter is a member, or was just removed.
+        """Write a membership, and whether the counter was no member before.
 
-        Returns:
-            The membership written, and whether the counter was no member before.
-
-        Raises:
-            ServiceFailed: the request would leave so late that a clean-up could remove it.
-            Throttled: nothing was written in any attempt.
-            Unclear: an attempt got no answer, and others have changed the membership since.
+        One write unit; two if the counter is a member, or was just removed. `ServiceFailed`: the
+        request would leave so late that a clean-up could remove the membership.
         """
         at_ms = self.connection.clock.now_ms()
         item = {**keys.member_key(group, counter), "member": counter, "at": at_ms}
@@ -110,26 +94,12 @@ class Memberships:
         return written.item or {}, present(written.before) is None
 
     def leave(self, group: str, counter: str) -> bool:
-        """Remove a membership: one read unit and one write unit.
-
-        Returns:
-            Whether the counter was a member.
-
-        Raises:
-            Throttled, Unclear: as of `join`.
-        """
+        """Remove a membership, if there is one: one read unit and one write unit."""
         key = keys.member_key(group, counter)
         return self._write(key, _removal, NotRead.READ_IT).changed
 
     def end(self, seen: Item) -> bool:
-        """Remove the membership that was read, but no later one: one write unit.
-
-        Returns:
-            Whether it was still there.
-
-        Raises:
-            Throttled, Unclear: as of `join`.
-        """
+        """Remove the membership that was read, but no later one; False: none. One write unit."""
         last = write_of(seen)
 
         def decide(there: Item | None) -> Replacement | None:

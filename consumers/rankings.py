@@ -115,11 +115,6 @@ class Ranked:
 
 
 def check_limit(limit: int) -> int:
-    """Return the limit if it is in range.
-
-    Raises:
-        BadSetting: it is out of range.
-    """
     if isinstance(limit, bool) or not 1 <= limit <= TOP_MAX:
         raise BadSetting(f"limit {shown(limit)} is out of range: give a number from 1 to {TOP_MAX}")
     return limit
@@ -166,18 +161,10 @@ def _top_of_bucket(
 def board_of_day(
     namespace: str, settings: Sequence[WindowSetting], day: date | str, now_ms: int
 ) -> Board:
-    """The board of a day.
+    """The board of a day: a date in the time zone of the windows, also as text; or `today`.
 
-    Args:
-        namespace: whose counters.
-        settings: its window settings, the oldest first.
-        day: a date in the time zone of the windows, also as text; or `today`.
-        now_ms: the time, ms since the epoch.
-
-    Raises:
-        NoWindows: the namespace has no windows.
-        NotRanked: its days are not ranked, or an earlier setting has counted a part of this one.
-        BadTime: the time zone has no such day, or its ranking is no longer kept.
+    `NotRanked`: days are not ranked, or an earlier setting has counted a part of this one.
+    `BadTime`: the time zone has no such day, or its ranking is no longer kept.
     """
     if not settings:
         raise no_windows(namespace)
@@ -236,7 +223,6 @@ class Rankings:
     namespaces: Namespaces = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """In a process."""
         object.__setattr__(self, "namespaces", Namespaces(self.connection))
 
     def switch_on(
@@ -372,12 +358,7 @@ class Rankings:
     def _write_rule(self, namespace: str, partitions: int | None, *, on: bool) -> tuple[Item, bool]:
         """Replace the rule: no call at the same time lowers the number of partitions.
 
-        Returns:
-            The rule, and whether its number of partitions was corrupt before.
-
-        Raises:
-            BadSetting: the number is lower than it was.
-            CorruptItem: the number is corrupt, and none is given.
+        The answer says as well whether that number was corrupt before; then one must be given.
         """
         key, corrupt = keys.ranking_key(namespace), [False]
 
