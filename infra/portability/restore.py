@@ -50,9 +50,11 @@ from countledger.consumers.alerts.rules import Rules
 from countledger.infra.portability.lines import WindowsOfLine
 from countledger.ledger import keys
 from countledger.ledger.attempts import (
+    Again,
     Attempts,
     Done,
     DynamoPerformer,
+    Recheck,
     Send,
     attempt,
     otherwise,
@@ -60,7 +62,6 @@ from countledger.ledger.attempts import (
     wrote,
 )
 from countledger.ledger.clock import Backoff, Clock, SystemClock
-from countledger.ledger.departure import guarded
 from countledger.ledger.errors import (
     BadSetting,
     ConditionFailed,
@@ -82,6 +83,7 @@ from countledger.ledger.operations import (
     Assign,
     Compare,
     Drop,
+    Get,
     Put,
     Scan,
     Update,
@@ -100,7 +102,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Exhausted, Reply, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.operations import Clause, Condition
+    from countledger.ledger.operations import Clause
 
 
 _RECORD: Final = keys.restore_key()
@@ -109,6 +111,7 @@ _CALL: Final = "call#"
 _LOOK_MS: Final = 30 * SECOND_MS
 _LEAVES_MS: Final = MINUTE_MS
 _BACKOFF: Final = Backoff(attempts=10)
+_BEGUN: Final = AllOf(Compare("counter", "=", _RECORD["counter"]), Absent("copied_at"))
 
 
 @dataclass(slots=True)
@@ -135,7 +138,7 @@ class Copying:
     def __enter__(self) -> Self:
         """Name this call in the record: one write unit."""
         self._looked_ms = self.clock.now_ms()
-        self._noted((Assign(_CALL + self.id, self._looked_ms), Assign("last_call", self.id)))
+        self._note((Assign(_CALL + self.id, self._looked_ms), Assign("last_call", self.id)))
         return self
 
     def __exit__(
@@ -147,7 +150,7 @@ class Copying:
         """Take the name out again, if no put can arrive later: one write unit."""
         if not self._unanswered:
             with suppress(CountledgerError):  # then it counts as one that was killed
-                self._noted((Drop(_CALL + self.id),))
+                self._note((Drop(_CALL + self.id),))
 
     def put(self, write: Put) -> None:
         """Put an item, if it is absent, or there as it is: a write unit for each KB.
@@ -178,18 +181,39 @@ class Copying:
 
     def complete(self) -> None:
         """Note that everything is copied: a read unit and a write unit."""
-        for _ in _BACKOFF.tries(self.clock, self.random):
-            now_ms = self._looked_ms = self.clock.now_ms()
-            record = self.dynamo.get(self.counters, _RECORD, consistent=True) or {}
-            left = {name for name in record if name.startswith(_CALL)} - {_CALL + self.id}
-            clauses: tuple[Clause, ...] = (Assign("copied_at", now_ms),)
-            if left or self._unanswered:
-                late_ms = 2 * (_LEAVES_MS + SIGNED_REQUEST_LIFE_MS + self.clock_skew_ms)
-                clauses += (Assign("settles_at", now_ms + late_ms),)
-            with guarded(self._refuse_late):
-                if self._noted(clauses, unchanged("last_call", record.get("last_call"))):
-                    return
-        raise ServiceFailed("other calls of this restore keep beginning: call again")
+
+        def request(note: Update | None) -> Send:
+            if note is not None:
+                return Send(note, self._refuse_late)
+            self._looked_ms = self.clock.now_ms()
+            return Send(Get(self.counters, _RECORD))
+
+        def interpret(reply: Reply[Update | None]) -> Verdict[Update | None, None]:
+            note, answer = reply.state, reply.answer
+            match answer:
+                case ConditionFailed(item=found) if note is not None:
+                    return Done(None) if _is_noted(note.clauses, found or {}) else Again(None)
+                case CountledgerError():
+                    return otherwise(reply)
+            return Recheck(self._completion(answer or {})) if note is None else Done(None)
+
+        def give_up(exhausted: Exhausted[Update | None]) -> None:
+            if isinstance(exhausted.error, ConditionFailed):
+                raise ServiceFailed("other calls of this restore keep beginning: call again")
+            raise exhausted.error
+
+        attempts = Attempts(self.clock, self.random, _BACKOFF)
+        run(attempt(None, request, interpret, give_up, attempts), self._perform)
+
+    def _completion(self, record: Item) -> Update:
+        """What notes that everything is copied, unless a call has begun since the record was."""
+        left = {name for name in record if name.startswith(_CALL)} - {_CALL + self.id}
+        clauses: tuple[Clause, ...] = (Assign("copied_at", self._looked_ms),)
+        if left or self._unanswered:
+            late_ms = 2 * (_LEAVES_MS + SIGNED_REQUEST_LIFE_MS + self.clock_skew_ms)
+            clauses += (Assign("settles_at", self._looked_ms + late_ms),)
+        same = unchanged("last_call", record.get("last_call"))
+        return Update(self.counters, _RECORD, clauses, AllOf(_BEGUN, same))
 
     def _look(self) -> None:
         """Read the record, unless that was done a moment ago."""
@@ -204,20 +228,21 @@ class Copying:
         if not 0 <= self.clock.now_ms() - self._looked_ms < _LEAVES_MS:
             raise ServiceFailed("this process was suspended while it copied an item: call again")
 
-    def _noted(self, clauses: tuple[Clause, ...], same: Condition | None = None) -> bool:
-        """Change the record, unless everything is copied; false: it is not the same."""
-        begun = AllOf(Compare("counter", "=", _RECORD["counter"]), Absent("copied_at"))
-        condition = begun if same is None else AllOf(begun, same)
+    def _note(self, clauses: tuple[Clause, ...]) -> None:
+        """Change the record, unless everything is copied."""
         try:
-            self.dynamo.update(Update(self.counters, _RECORD, clauses, condition))
+            self.dynamo.update(Update(self.counters, _RECORD, clauses, _BEGUN))
         except ConditionFailed as failed:
-            item = failed.item or {}
-            # By an attempt of this write that got no answer.
-            done = all(item.get(one.name) == getattr(one, "value", None) for one in clauses)
-            if not done and "copied_at" in item:
-                raise ServiceFailed("another call has copied everything: call again") from None
-            return done
+            _is_noted(clauses, failed.item or {})
+
+
+def _is_noted(clauses: tuple[Clause, ...], found: Item) -> bool:
+    """Whether an attempt without an answer has changed the record that refuses the next one."""
+    if all(found.get(one.name) == getattr(one, "value", None) for one in clauses):
         return True
+    if "copied_at" in found:
+        raise ServiceFailed("another call has copied everything: call again")
+    return False
 
 
 def _refuse_another(write: Put, there: Item | None) -> None:

@@ -84,7 +84,6 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
     "optimism: reads, decides again and writes another request; an error of a request ends it": {
         "consumers/alerts/evaluator.py": "_finish",
         "consumers/progress.py": "write_above",
-        "infra/portability/restore.py": "complete",
         "producers/strict/creation.py": "_create_together",
     },
 }
