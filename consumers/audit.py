@@ -428,7 +428,6 @@ class Audit(Generic[Audited]):
     done: bool = False
 
     def __iter__(self) -> Iterator[Audited]:
-        """The outcomes, as they come."""
         for outcomes in self.rounds():
             yield from outcomes
 

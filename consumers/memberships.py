@@ -99,7 +99,10 @@ class Memberships:
         return self._write(key, _removal, NotRead.READ_IT).changed
 
     def end(self, seen: Item) -> bool:
-        """Remove the membership that was read, but no later one; False: none. One write unit."""
+        """Remove the membership that was read, but no later one: one write unit.
+
+        False: it was gone.
+        """
         last = write_of(seen)
 
         def decide(there: Item | None) -> Replacement | None:
@@ -110,7 +113,6 @@ class Memberships:
     def _write(
         self, membership: Item, decide: Decide, seen: Seen, *, repeatable: bool = False
     ) -> RecordWritten:
-        """Write the membership at the key of an item."""
         connection, counter = self.connection, member_of(membership)
         kind = f"the membership in {_group_of(membership)!r} of counter"
         records = Records(connection, connection.counters, kind)

@@ -307,7 +307,7 @@ def _number(item: Item, name: str, text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ShardDirectory:
-    """Opens shards, and stores when this process renewed their entries."""
+    """Opens shards, and knows when this process renewed their entries."""
 
     _renewed: dict[str, int] = field(default_factory=dict, repr=False)
 
@@ -496,8 +496,9 @@ def write_above(
     """Write the changes (at least one) that an item does not contain yet; a write unit for each KB.
 
     `update_of` makes the update for those that are left: conditional on the shard's watermark,
-    which it moves. An item that refused one is checked. The answer: the changes that it wrote
-    (None: the item contained all of them), and the item now. `what` is for messages.
+    which it moves; if others move it each time, that is a `ServiceFailed`. An item that refused one
+    is checked. The answer: the changes that it wrote (None: the item contained all of them), and
+    the item now. `what` is for messages.
     """
     for _ in range(_MOVED_MOST):
         try:

@@ -448,13 +448,11 @@ class Listing:
     connection: Connection
 
     def counters(self, namespace: str, on_corrupt: OnCorrupt | None = None) -> Iterator[Total]:
-        """The totals of all counters of a namespace that were ever changed.
+        """As `CountLedger.counters`.
 
         Strict counters are listed in a directory, so they come by name: half a read unit for each 4
-        KB of the directory, and for each counter and each bin. Other counters have no directory,
-        because it would cost a write for each new counter. So the whole table `counters` is
-        scanned, half a read unit for each 4 KB, and they come in no order. (For a ranked namespace
-        see its top.) A total that cannot be read is skipped if there is `on_corrupt`.
+        KB of it. Other counters have none, because it would cost a write for each new counter: the
+        whole table `counters` is scanned. (For a ranked namespace see its top.)
         """
         namespace = keys.check_namespace(namespace)
         to = self.connection

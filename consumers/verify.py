@@ -373,8 +373,6 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Repairer:
-    """Repairs totals."""
-
     verifier: Verifier
     dry_run: bool = False
     _known: Recent[str, DueRule | None] = field(default_factory=new_due_rules, repr=False)

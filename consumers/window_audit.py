@@ -80,11 +80,7 @@ class WindowRebuilder:
     dry_run: bool = False
 
     def rebuild(self, counters: Iterable[str]) -> Iterator[Repair]:
-        """Set windows that differ from their entries.
-
-        Costs as `WindowVerifier.verify`, and a write unit for each KB of each item written. A
-        counter with merged entries that are in no archive is skipped: they cannot be counted.
-        """
+        """As `WindowAuditor.rebuild`."""
         return map(self._rebuilt, self.windows.compare(counters))
 
     def _now_ms(self) -> int:

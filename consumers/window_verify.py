@@ -89,7 +89,6 @@ def name_in(item: Item) -> str:
 
 
 def windows_id_in(item: Item) -> str:
-    """The id of the windows that an item is of."""
     return str(item["part"]).split("#", 2)[1]
 
 
@@ -266,10 +265,7 @@ class WindowVerifier:
     chunk: int = _CHUNK
 
     def verify(self, counters: Iterable[str]) -> Iterator[Verdict]:
-        """Compare windows with each other, with the total, and with the entries that are there.
-
-        Reads all entries and all windows of each counter, twice if they change meanwhile or differ.
-        """
+        """As `WindowAuditor.verify`; twice if windows change meanwhile or differ."""
         return (
             verdict_of(one, self.verifier.connection.clock.now_ms())
             for one in self.compare(counters)

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 # The cells of a change follow from its entry and the namespace's setting, never from a clock. So a
 # change that is delivered again, or written in another region, adds to the same cells.
 #
-# INSERT    adds to the cells of the entry MODIFY    takes the old image from its cells and adds
-# the new image to its own
+# INSERT    adds to the cells of the entry
+# MODIFY    takes the old image from its cells and adds the new image to its own
 
 
 # Sequence number (also as the stream's text), delta, events: a `Row` begins with them.

@@ -178,7 +178,6 @@ def version_in(image: Mapping[str, Any]) -> int:
 
 
 def direction_of(old: Amount, new: Amount) -> Direction:
-    """Which way a total changes that goes from one value to another."""
     return Direction.RISING if new > old else Direction.FALLING
 
 
@@ -256,7 +255,6 @@ def _steps(old: Amount, new: Amount, rule: Rule, step: Amount) -> tuple[int, int
 
 
 def _level(rule: Rule, number: int) -> Amount:
-    """The threshold of that number."""
     step = rule.step or 0
     if rule.direction is Direction.FALLING:
         step = amount.negated(step)

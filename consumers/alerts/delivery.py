@@ -212,8 +212,6 @@ class DeadLetters(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueueDeadLetters:
-    """Dead letters in an SQS queue."""
-
     queue: MessageQueue
 
     @classmethod
@@ -438,7 +436,6 @@ def _failed(exhausted: Exhausted[_Batch]) -> list[FailedAlert]:
 
 
 def bus_entry(alert: Alert, bus: str) -> dict[str, Any]:
-    """An entry of `PutEvents`."""
     return {
         "Source": SOURCE,
         "DetailType": DETAIL_TYPE,

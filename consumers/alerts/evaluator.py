@@ -385,9 +385,8 @@ class ChainEvaluator:
     write_of: Callable[[str, WriteState], Put] = write_of
 
     def evaluate(self, links: Sequence[Link]) -> ChainOutcome:
-        """Evaluate changes in order.
+        """Nothing without an effect, but for a rule with a re-arm level one read unit for all.
 
-        Cost: nothing without an effect, but for a rule with a re-arm level one read unit for all.
         A change that fires: four write units (state, mark, log twice); delivered again one.
         """
         outcome = ChainOutcome()
@@ -455,7 +454,7 @@ _Place = tuple[str, str]
 
 @dataclass(slots=True)
 class EvaluationOutcome:
-    """The result for a batch; the error of each counter and rule that was not finished.
+    """The result for a batch; `failed` has the error of each counter and rule not finished.
 
     `changes` counts the totals that changed, or what is held of them, and the windows that did in a
     way that may matter to a rule. Of the `published` alerts, repeated ones included, so many are

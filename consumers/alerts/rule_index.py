@@ -26,7 +26,6 @@ class RuleIndex:
     """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
-        """The rules may be in all their revisions."""
         ordered = sorted(rules, key=_place)
         self.rules = tuple(ordered)
         exact: dict[str, list[Rule]] = {}

@@ -63,7 +63,7 @@ _CHECKSUM_BYTES: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class RuleSnapshot:
-    """All rules, each as of one moment; corrupt ones are not evaluated, and have a reason.
+    """All rules, each as of one moment; `unreadable`: why rules are corrupt, and not evaluated.
 
     By name the revisions of a rule, the oldest first; deleted rules are among them. `number` is
     that of the stamp: how often rules were changed. `is_whole`: exactly those changes are in it.

@@ -241,8 +241,6 @@ class SilentCounter:
 
 @dataclass(frozen=True, slots=True)
 class SilenceReader:
-    """Finds the silent counters of rules."""
-
     connection: Connection
 
     def silent(self, watched: Sequence[tuple[Rule, str]]) -> Iterator[SilentCounter]:
