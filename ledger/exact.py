@@ -63,14 +63,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """An entry that a head has taken in.
+    """An entry that a head has taken in; `at_ms` is that of a bare key: another id has the time.
 
-    Attributes:
-        delta: what it added.
-        at_ms: when it was made, of an entry under a bare key; None if the id has the time.
-
-    A bare key is forgotten once its entry is compacted, and may then be used again: the same
-    sort key then holds another entry, made later, which no head covers.
+    A bare key is forgotten once its entry is compacted, and may then be used again: the same sort
+    key then holds another entry, made later, which no head covers.
     """
 
     delta: Amount
@@ -79,12 +75,7 @@ class Covered:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveRef:
-    """Where the entries that a generation took in are archived.
-
-    Attributes:
-        key: the object's name.
-        sha256: of its content, in hex.
-    """
+    """The object in which the entries that a generation took in are archived; SHA-256 in hex."""
 
     key: str
     sha256: str
@@ -144,7 +135,6 @@ NO_HEAD = Head()
 
 
 def encode_head(counter: str, head: Head) -> Item:
-    """The head's item in `ledger`."""
     archive = head.archive
     return {
         **keys.head_key(counter),
@@ -165,12 +155,7 @@ def encode_head(counter: str, head: Head) -> Item:
 
 
 def decode_head(item: Item | None) -> Head:
-    """The head in an item of `ledger`; the empty one where there is none.
-
-    Raises:
-        CorruptItem: an attribute is absent or of another type.
-        NewerFormat: a later release wrote it.
-    """
+    """The head in an item of `ledger`; the empty one where there is none."""
     if item is None:
         return NO_HEAD
     check_format(item)
@@ -254,7 +239,7 @@ def moved_too_far(first: Head, second: Head) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ExactReader:
-    """Reads exact sums."""
+    """Reads exact sums, of one region."""
 
     connection: Connection
 
@@ -270,10 +255,7 @@ class ExactReader:
     def read(self, counter: str) -> ExactSum:
         """The exact sum: two read units and one for each 4 KB of entries not yet compacted.
 
-        Raises:
-            BadCounterName: the name breaks the grammar.
-            CorruptItem: the head or an entry cannot be read.
-            ServiceFailed: compactions overtook every attempt.
+        `ServiceFailed`: compactions overtook every attempt.
         """
         counter = keys.check_counter(counter)
         dynamo, clock = self.connection.retrying.metered(), self.connection.clock
@@ -313,12 +295,7 @@ class ExactReader:
 
 @dataclass(slots=True)
 class ExactAccumulator:
-    """The entries of one read, those that the first head covers left out.
-
-    Attributes:
-        first: the head that was read before them.
-        read: how many were read, covered ones included.
-    """
+    """The entries of one read, without those that the first head covers; `read` counts them too."""
 
     first: Head
     sum: Amount = 0
@@ -328,7 +305,6 @@ class ExactAccumulator:
     _packed: bytearray = field(default_factory=bytearray, repr=False)
 
     def note(self, key: str, entry: Entry) -> None:
-        """One more entry."""
         self.read += 1
         if self.first.has_merged(key, entry.at_ms):
             return
@@ -380,21 +356,10 @@ def newest_first(
 ) -> Iterator[Entry]:
     """The newest entries of a counter: half a read unit for each 4 KB read.
 
-    Two queries for each prefix, so at least one read unit for each: 256 for a spread of 256.
-
-    Args:
-        dynamo: a DynamoDB client.
-        table: the table `ledger`.
-        counter: the counter's name.
-        spread: of its namespace: so many queries are asked side by side.
-        limit: how many entries at the most; None for all.
-        head: the counter's head; the entries that it covers are left out.
-        before_ms: only entries that were made earlier than this; None: all.
-        on_corrupt: called with the error of each entry that cannot be read, which is left out.
-
-    Raises:
-        BadSetting: the limit is below 1.
-        CorruptItem: an entry cannot be read, and `on_corrupt` is not given.
+    Two queries for each prefix, side by side, so at least one read unit for each: 256 for a spread
+    of 256. The entries that `head` covers are left out. `before_ms`: only entries that were made
+    earlier. `on_corrupt` is called with the error of each entry that cannot be read, which is left
+    out; without it the error is raised.
     """
     if limit is not None and limit < 1:
         raise BadSetting(

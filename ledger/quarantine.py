@@ -157,16 +157,11 @@ class QuarantinedRecord:
 
 
 def id_of(source: QuarantineSource, place: str) -> str:
-    """The id of a record in quarantine."""
     return f"{source}-{place}"
 
 
 def key_of(quarantine_id: object) -> dict[str, str]:
-    """The key of the item with that id.
-
-    Raises:
-        NotQuarantined: no record can have that id.
-    """
+    """The key of the item with that id, if a record can have it."""
     match = _ID.fullmatch(quarantine_id) if isinstance(quarantine_id, str) else None
     if match is None:
         raise NotQuarantined(
@@ -195,12 +190,6 @@ def encode_quarantined(record: QuarantinedRecord) -> Item:
 
 
 def decode_quarantined(item: Item) -> QuarantinedRecord:
-    """The record in an item.
-
-    Raises:
-        CorruptItem: an attribute is absent, or has a wrong type or an unknown value.
-        NewerFormat: a later release wrote it.
-    """
     check_format(item)
     try:
         source = QuarantineSource(
@@ -257,12 +246,9 @@ class QuarantineStore:
     def keep(self, record: QuarantinedRecord) -> bool:
         """Write a record, unless its item exists: a write unit for each KB, either way.
 
-        Returns:
-            Whether a message about it must be sent: not if one was sent, or a person has handled
-            the record. It must if the table always refuses the item.
-
-        Raises:
-            ServiceFailed: the record is not kept; it must be delivered again.
+        The answer is whether a message about it must be sent: not if one was sent, or a person has
+        handled the record; it must if the table always refuses the item. After `ServiceFailed` the
+        record is not kept, and must be delivered again.
         """
         try:
             to = self.connection
@@ -275,18 +261,10 @@ class QuarantineStore:
         return True
 
     def keep_with_message(self, record: QuarantinedRecord, queue: MessageQueue, body: str) -> None:
-        """Keep a record and send a message about it, unless one was sent.
+        """Keep a record and send a message about it to this queue, unless one was sent.
 
         Two write units for each KB, and one message; delivered again a write unit for each KB.
-
-        Args:
-            record: the record.
-            queue: of its source.
-            body: the text of the message.
-
-        Raises:
-            ServiceFailed: the record is not kept, or the message was not sent; it must be delivered
-                again.
+        After `ServiceFailed` the record must be delivered again.
         """
         if self.keep(record):
             queue.send(body)
@@ -310,12 +288,7 @@ class QuarantineStore:
             )
 
     def find(self, quarantine_id: str) -> QuarantinedRecord | None:
-        """The record with that id, or None: a read unit for each 4 KB of it.
-
-        Raises:
-            NotQuarantined: no record can have that id.
-            CorruptItem: the item cannot be read.
-        """
+        """A read unit for each 4 KB of the record."""
         to = self.connection
         item = to.retrying.get(to.counters, key_of(quarantine_id), consistent=True)
         return None if item is None else decode_quarantined(item)
@@ -325,14 +298,9 @@ class QuarantineStore:
     ) -> Iterator[QuarantinedRecord]:
         """The records of a source, or of all, newest first by the time of their stream.
 
-        Half a read unit for each 4 KB of these records; no other item is read.
-
-        Args:
-            source: the source; None means all.
-            on_corrupt: called with the error of each item that cannot be read, which is skipped.
-
-        Raises:
-            CorruptItem: an item cannot be read, and `on_corrupt` is not given.
+        Half a read unit for each 4 KB of these records; no other item is read. `on_corrupt` is
+        called with the error of each item that cannot be read, which is skipped; without it the
+        error is raised.
         """
         sources = QuarantineSource if source is None else (source,)
         feeds = (self._of(one, on_corrupt) for one in sources)
@@ -350,11 +318,7 @@ class QuarantineStore:
     def handle(self, record: QuarantinedRecord, handling: QuarantineHandling) -> QuarantinedRecord:
         """Note that a person handled it: a write unit for each KB. TTL deletes it in 90 days.
 
-        Returns:
-            The record as it is now. If another person handled it first, it has their name.
-
-        Raises:
-            NotQuarantined: the item no longer exists.
+        If another person handled it first, the returned record has their name.
         """
         expires_at = (handling.at_ms + QUARANTINE_HANDLED_LIFE_MS) // SECOND_MS
         clauses = (
@@ -377,24 +341,14 @@ class QuarantineStore:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineNotices:
-    """The messages about quarantined records. The items are the data; a message raises an alarm.
-
-    Attributes:
-        queues: the queues of the quarantine.
-    """
+    """The messages about quarantined records. The items are the data; a message raises an alarm."""
 
     queues: tuple[MessageQueue, ...]
 
     def delete_handled(self, is_handled: Callable[[str], bool]) -> int:
-        """Delete the messages of which every record is handled.
+        """Delete the messages of which every record is handled; return how many.
 
         SQS deletes by receipt only, so this reads all messages; the others show again at the end.
-
-        Args:
-            is_handled: whether the record with that id is handled.
-
-        Returns:
-            The number of deleted messages.
         """
         deleted = 0
         for queue in self.queues:
@@ -446,10 +400,8 @@ class ForeignEvents:
     def keep(self, records: Sequence[Any], reason: str) -> None:
         """Keep the records of an event: two write units for each KB, and a message per 300 KB.
 
-        The same event delivered again has the same items, and no message.
-
-        Raises:
-            ServiceFailed: they are not kept; the event must be delivered again.
+        The same event delivered again has the same items, and no message. After `ServiceFailed` it
+        must be delivered again.
         """
         now_ms = self.store.connection.clock.now_ms()
         for content, count in _parts(records):
@@ -491,12 +443,7 @@ _BY_MAX_CHARACTERS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class RedriveAnswer:
-    """The result of a redrive.
-
-    Attributes:
-        resolved: whether the record is counted now, so that no person has to act.
-        detail: what happened, or why it could not be done.
-    """
+    """The result of a redrive; resolved: the record is counted now, and no person has to act."""
 
     resolved: bool
     detail: str
@@ -505,12 +452,7 @@ class RedriveAnswer:
 class Redrive(Protocol):
     """Applies a record. Done twice, it counts once."""
 
-    def __call__(self, record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
-        """Apply it.
-
-        Raises:
-            CountledgerError: the attempt failed.
-        """
+    def __call__(self, record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -545,7 +487,6 @@ class QuarantineService:
     store: QuarantineStore = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Make what keeps the records."""
         object.__setattr__(self, "store", QuarantineStore(self.connection))
 
     def list(
@@ -686,11 +627,7 @@ def discard_only(record: QuarantinedRecord, *, even_if_counted: bool) -> Redrive
 
 
 def check_name(by: object) -> str:
-    """The name of the person who handles a record: a text of one line.
-
-    Raises:
-        BadSetting: it is not.
-    """
+    """The name of the person who handles a record: a text of one line."""
     if isinstance(by, str) and 0 < len(by) <= _BY_MAX_CHARACTERS and not has_control_characters(by):
         return plain_text(by)
     raise BadSetting(

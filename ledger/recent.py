@@ -24,11 +24,9 @@ class Known(NamedTuple, Generic[_V]):
 
 @dataclass(slots=True)
 class Recent(Generic[_K, _V]):
-    """Values by name, each used for a while after it was read.
+    """Values by name, each used for `life_ms` after its reading began, or until it is forgotten.
 
-    Attributes:
-        life_ms: for how long after its reading began; by default until it is forgotten.
-        most: how many are kept: of more, those that were read first are read again.
+    Of more than `most` values those that were read first are read again.
     """
 
     life_ms: float = inf
@@ -38,11 +36,9 @@ class Recent(Generic[_K, _V]):
     _reading: LockPerProcess = field(default_factory=LockPerProcess, repr=False)
 
     def __reduce__(self) -> NoReturn:
-        """As `refuse_to_pickle`."""
         refuse_to_pickle()
 
     def get(self, name: _K, now_ms: int = 0) -> Known[_V] | None:
-        """What is known of a name; None: nothing, or it is too old."""
         known = self._known.get(name)
         return None if known is None or not self.is_fresh(known.read_at_ms, now_ms) else known
 
@@ -57,7 +53,6 @@ class Recent(Generic[_K, _V]):
         return known
 
     def forget(self, name: _K) -> None:
-        """Read it again the next time."""
         with self._keeping:
             self._known.pop(name, None)
 

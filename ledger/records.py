@@ -96,10 +96,9 @@ Seen: TypeAlias = "Item | NotRead | None"
 class Replacement(NamedTuple):
     """What a call writes in place of the record that it has read.
 
-    Attributes:
-        item: the record's own attributes and its key; None: the record is removed.
-        beside: other writes of the same transaction.
-        before_send: checked as the request leaves; raises where it must not leave any more.
+    `item` has the record's own attributes and its key; None: the record is removed. `beside` are
+    other writes of the same transaction. `before_send` is called as the request leaves, and raises
+    where it must not leave any more.
     """
 
     item: Item | None
@@ -110,11 +109,9 @@ class Replacement(NamedTuple):
 class RecordWritten(NamedTuple):
     """What a call has done.
 
-    Attributes:
-        item: the record afterwards, as this call wrote or left it; None: there is none.
-        before: what it replaced, or left: a record, a tombstone, or nothing.
-        changed: whether this call wrote anything.
-        refused: what a write beside the record met, if that was refused: nothing was written.
+    `item` is the record afterwards, as this call wrote or left it; `before` what it replaced or
+    left: a record, a tombstone, or nothing. `refused`: what a write beside the record met, if that
+    was refused: then nothing was written.
     """
 
     item: Item | None
@@ -129,11 +126,9 @@ Decide: TypeAlias = Callable[["Item | None"], "Replacement | None"]
 
 
 class _Plan(NamedTuple):
-    """What is sent next.
+    """What is sent next; without a replacement the record is read.
 
-    Attributes:
-        planned_ms: when the plan was made; all requests of which one may be applied name one time.
-        replacement: what takes the place of the record; None: it is read.
+    All requests of which one may be applied name one `planned_ms`.
     """
 
     seen: Seen
@@ -143,12 +138,7 @@ class _Plan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The records of one kind.
-
-    Attributes:
-        kind: for messages, before the name of a record: `quota`.
-        removable: whether a record of this kind is ever removed.
-    """
+    """The records of one kind; messages put `kind` before the name of a record: `quota`."""
 
     connection: Connection
     table: str
@@ -167,20 +157,12 @@ class Records:
         """Change a record: one write unit; a read unit first, unless `seen` says what is there.
 
         A write unit more for each time that another call was faster. With writes beside it two
-        units for each write of the transaction.
+        units for each write of the transaction. `seen` is the item as the caller has read it, a
+        tombstone as well. `repeatable`: the decision about another record is right also if this
+        call has written one that is gone by now; what it did then is not in its result.
 
-        Args:
-            name: of the record, for messages.
-            key: of its item.
-            decide: what to write.
-            seen: the item, as the caller has read it; a tombstone as well.
-            repeatable: whether the decision about another record is right also if this call has
-                written one that is gone by now. What it did then is not in its result.
-
-        Raises:
-            Unclear: a request may have been applied, or may still be.
-            Throttled: nothing was written in any attempt.
-            CountledgerError: what `decide` raises; nothing was written, or will be.
+        `Unclear`: a request may have been applied, or may still be. `Throttled`, and what `decide`
+        raises: nothing was written, or will be.
         """
         return Writing(self, name, key, decide, repeatable).steps(seen)
 
@@ -218,7 +200,6 @@ def _is_same_record(before: Item | None, found: Item) -> bool:
 
 
 def is_refused(reasons: Iterable[Reason]) -> bool:
-    """Whether the condition of one of the writes failed."""
     return any(one.condition_failed for one in reasons)
 
 
@@ -234,11 +215,9 @@ class Writing:
     call: str = field(init=False)
 
     def __post_init__(self) -> None:
-        """An id of its own."""
         object.__setattr__(self, "call", self.records.connection.ids.new_id(self._now_ms()))
 
     def steps(self, seen: Seen) -> Steps[RecordWritten]:
-        """Read, decide, write; again if another call was faster."""
         now_ms = self._now_ms()
         read = seen is NotRead.READ_IT
         first = Recheck(_Plan(seen, now_ms)) if read else self._decided(seen, now_ms)
@@ -269,11 +248,7 @@ class Writing:
         return Send(Transact((put, *beside), token), check)
 
     def _refuse_late(self, planned_ms: int) -> None:
-        """A tombstone is kept for as long as a creation may leave after its plan, and then arrive.
-
-        Raises:
-            Throttled: this process was suspended, and the tombstone may be gone.
-        """
+        """A tombstone is kept for as long as a creation may leave after its plan, and no longer."""
         late_ms = self._now_ms() - planned_ms
         if late_ms > self.records.connection.token_life_ms:
             raise Throttled(

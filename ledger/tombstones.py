@@ -47,17 +47,12 @@ def tombstone(
     *,
     removal: str | None = None,
 ) -> Item:
-    """What takes the place of an item.
+    """What takes the place of an item, whose id no other item at this key has.
 
-    Args:
-        key: of the item.
-        removed: its id, which no other item at this key has.
-        now_ms: the time.
-        clock_skew_ms: how far clocks may differ: that of a sender from the service's when it signs,
-            and this one from the service's when it deletes.
-        life_ms: for how long a request that has left may still be applied.
-        removal: the id of the call that removes it, which no other call has; None: no call says
-            that it did.
+    `clock_skew_ms`: how far clocks may differ, that of a sender from the service's when it signs,
+    and this one from the service's when it deletes. `life_ms`: for how long a request that has left
+    may still be applied. `removal`: the id of the call that removes the item, which no other call
+    has; None: no call says that it did.
     """
     until_ms = now_ms + life_ms + 2 * clock_skew_ms
     expires_at = -(-until_ms // SECOND_MS)
@@ -88,10 +83,8 @@ def was_removed(removed: str) -> Condition:
 def vacant(planned_ms: int, clock_skew_ms: int, met: str | None = None) -> Condition:
     """No item is there: nothing, a tombstone from before this write, or the one that was met.
 
-    Args:
-        planned_ms: when the write was planned; all its attempts name this time.
-        clock_skew_ms: how far clocks may differ.
-        met: the id that the tombstone names which an earlier request has met.
+    All attempts of a write name one `planned_ms`. `met`: the id that the tombstone names which an
+    earlier request has met.
     """
     earlier = Compare(_AT, "<", planned_ms - clock_skew_ms)
     if met is None:
