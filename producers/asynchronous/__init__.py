@@ -1,1 +1,1 @@
-"""The buffered producer on an event loop."""
+"""What writes counters, and emits through Kinesis, for event loops."""

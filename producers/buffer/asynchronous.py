@@ -1,18 +1,15 @@
-"""The buffer of one event loop: callers add events, and tasks send batches (see `sending`).
-
-A forked child has the loop of its parent in memory, with the parent's connections and event queue,
-and may even continue to run it. Only the parent sends the parent's events.
-
-The buffered producer for an event loop: the same buffer, with tasks instead of threads.
+"""The buffered producer for an event loop: the same buffer, with tasks instead of threads.
 
     async with ledger.buffered_async() as clicks:
         await clicks.add("clicks:home", 1)
 
-Batches, failures and the spool are as in `buffered`. One event loop uses a producer.
+Batches, failures and the spool are as in `buffered`. One event loop uses a producer: callers add
+events, and tasks send batches (see `sending`).
 
-A forked child has the loop of its parent in memory, with the parent's connections and event queue.
-It uses neither: an open producer refuses to work in the child and closes nothing. If the child
-opens it again by `async with` on a loop of its own, the producer starts empty.
+A forked child has the loop of its parent in memory, with the parent's connections and event queue,
+and may even continue to run it. Only the parent sends the parent's events: an open producer refuses
+to work in the child and closes nothing. If the child opens it again by `async with` on a loop of
+its own, the producer starts empty.
 """
 
 from __future__ import annotations
@@ -70,10 +67,7 @@ if TYPE_CHECKING:
 class AsyncBuffer:
     """The buffer of one event loop and the tasks that send its batches; closed at first.
 
-    Args:
-        buffering: the settings.
-        maker: creates entries.
-        on_failure: called with each failure, in the event loop.
+    `on_failure` is called with each failure, in the event loop.
     """
 
     delivery: BatchDelivery
@@ -102,11 +96,7 @@ class AsyncBuffer:
         return self._process != this_process()
 
     def refuse_in_fork(self) -> None:
-        """Refuse an operation that only the process of the buffer may do.
-
-        Raises:
-            ProducerClosed: this is a fork of that process.
-        """
+        """Refuse an operation that only the process of the buffer may do."""
         if self.belongs_to_parent:
             raise ProducerClosed(
                 "the producer was opened before this process was forked: open one with "
@@ -116,14 +106,7 @@ class AsyncBuffer:
     # ---- accepting ----
 
     async def accept(self, pendings: Sequence[PendingEntry]) -> list[AsyncPendingEntry]:
-        """Accept events once there is headroom; return the pending entry of each.
-
-        Raises:
-            BufferFull: the buffer is full, and `when_full` is `error`, or too many failures were
-                not read.
-            ProducerClosed: the producer is closed, or belongs to another process.
-            SpoolRefused: the spool could not keep the events.
-        """
+        """Accept events once there is headroom; return the pending entry of each."""
         self.refuse_in_fork()
         state = self.state
         size = sum(pending.size for pending in pendings)
@@ -198,12 +181,7 @@ class AsyncBuffer:
     # ---- ending ----
 
     async def flush(self, timeout_s: float | None) -> tuple[Failure, ...]:
-        """Send all accepted events and wait; return the failures that no caller has got.
-
-        Raises:
-            StillBuffered: the wait ended before.
-            ProducerClosed: the producer belongs to another process.
-        """
+        """Send all accepted events and wait; return the failures that no caller has got."""
         self.refuse_in_fork()
         buffer, wait = self.state.queue, self.state.wait(timeout_s)
         mark = buffer.make_due()
@@ -289,11 +267,7 @@ class AsyncOutcomes(Outcomes):
     kind = AsyncPendingEntry
 
     def outcome_of(self, pending: PendingEntry, timeout_s: float | None) -> Outcome:  # noqa: ARG002 - it never waits
-        """The outcome of an entry, if it is known; waiting would block the loop that sends it.
-
-        Raises:
-            TimeoutError: the outcome is not known yet.
-        """
+        """The outcome of an entry, if it is known; waiting would block the loop that sends it."""
         if pending.outcome is None:
             raise TimeoutError(f"the entry of {pending.counter!r} has no outcome yet: await it")
         pending.reported = True
@@ -311,11 +285,9 @@ class ChangeSignal:
     """Resumes all tasks that wait, so that each checks its condition. For one event loop."""
 
     def __init__(self) -> None:
-        """Start without a change."""
         self._next = asyncio.Event()
 
     def signal(self) -> None:
-        """Signal a change."""
         changed, self._next = self._next, asyncio.Event()
         changed.set()
 
@@ -372,15 +344,10 @@ class AsyncBufferedProducer:
         self._reset()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Refuse to be pickled: its events would be in two processes.
-
-        Raises:
-            TypeError: always.
-        """
+        """Refuse to be pickled: its events would be in two processes."""
         raise TypeError(NOT_PICKLED)
 
     def _reset(self) -> None:
-        """Start empty and closed."""
         self._buffer = AsyncBuffer(self.buffering, self._maker, self._on_failure)
         self._stack = AsyncExitStack()
 

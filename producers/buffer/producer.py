@@ -77,14 +77,11 @@ if TYPE_CHECKING:
     class Holder(Protocol):
         """A producer that may have unsent events."""
 
-        def close(self, timeout_s: float | None = ...) -> None:
-            """Send the events that are left."""
+        def close(self, timeout_s: float | None = ...) -> None: ...
 
-        def flush(self, timeout_s: float | None = ...) -> None:
-            """Send the events that were added."""
+        def flush(self, timeout_s: float | None = ...) -> None: ...
 
-        def restart_in_fork(self) -> None:
-            """Start empty in a fork."""
+        def restart_in_fork(self) -> None: ...
 
 
 P = ParamSpec("P")
@@ -152,9 +149,7 @@ def _close_at_its_end(util: Any) -> None:  # noqa: ANN401 - a module
 def flushing(handler: Callable[P, R], flush: Callable[[float | None], object]) -> Callable[P, R]:
     """A handler that flushes before each invocation ends, also if the invocation fails.
 
-    Args:
-        handler: of a Lambda.
-        flush: called with the time that is left, in seconds, or None if it is unknown.
+    `flush` gets the seconds that are left, or None if that is unknown.
     """
 
     @wraps(handler)
@@ -187,10 +182,8 @@ if hasattr(os, "register_at_fork"):
 class ThreadedBuffer:
     """The buffer of one process and the threads that send its batches.
 
-    Args:
-        state: the state.
-        lock: the lock of its outcomes.
-        make_delivery: called once, on the thread of the first sender.
+    `lock` is that of the outcomes. `make_delivery` is called once, on the thread of the first
+    sender.
     """
 
     def __init__(
@@ -243,14 +236,7 @@ class ThreadedBuffer:
         return self.accept((pending,))[0]
 
     def accept(self, pendings: Sequence[PendingEntry]) -> list[PendingEntry]:
-        """Accept events once there is headroom; return the pending entry of each.
-
-        Raises:
-            BufferFull: the buffer is full, and `when_full` is `error`, or too many failures were
-                not read.
-            ProducerClosed: the producer is closed.
-            SpoolRefused: the spool could not keep the events.
-        """
+        """Accept events once there is headroom; return the pending entry of each."""
         spool, size = self.state.spool, sum(pending.size for pending in pendings)
         try:
             while not self._reserve(len(pendings), size):
@@ -322,7 +308,6 @@ class ThreadedBuffer:
             self._senders += 1
 
     def _run_sender(self) -> None:
-        """The loop of a sender's thread."""
         self._sender_ids.add(get_ident())
         while (batch := self._next_batch()) is not None:
             self.deliver(batch)
@@ -356,7 +341,6 @@ class ThreadedBuffer:
                 self._notified -= self._notified > 0
 
     def deliver(self, batch: EntryBatch) -> None:
-        """Send a batch and publish its outcomes."""
         try:
             delivered = self._delivered(batch)
         except (KeyboardInterrupt, SystemExit) as error:
@@ -403,11 +387,7 @@ class ThreadedBuffer:
             return mark
 
     def flush(self, timeout_s: float | None) -> tuple[Failure, ...]:
-        """Send all accepted events and wait; return the failures that no caller has got.
-
-        Raises:
-            StillBuffered: the wait ended before.
-        """
+        """Send all accepted events and wait; return the failures that no caller has got."""
         wait = self.state.wait(timeout_s)
         mark = self.make_due()
         self._help()
@@ -451,7 +431,6 @@ class ThreadedBuffer:
             self._marks.remove(mark)
 
     def statistics(self) -> BufferStatistics:
-        """The statistics so far."""
         with self.lock:
             return self.state.statistics()
 
@@ -509,11 +488,7 @@ class BufferedProducer:
             raise
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Refuse to be pickled: its events would be in two processes.
-
-        Raises:
-            TypeError: always.
-        """
+        """Refuse to be pickled: its events would be in two processes."""
         raise TypeError(NOT_PICKLED)
 
     def add(
@@ -643,7 +618,6 @@ class BufferedProducer:
             raise NotRecorded(failures)
 
     def __enter__(self) -> Self:
-        """Return the producer."""
         return self
 
     def __exit__(
@@ -704,7 +678,6 @@ class BufferedProducer:
         self._mine = this_process(), ThreadedBuffer(state, lock, self._make_delivery)
 
     def _make_delivery(self) -> BatchDelivery:
-        """What sends the batches of this process."""
         return BatchDelivery(self.connection, self.buffering.attempts)
 
     def _take(self, events: Sequence[Event]) -> list[PendingEntry]:

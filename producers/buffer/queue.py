@@ -27,12 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, slots=True)
 class EntryBatch:
-    """Entries that are sent together.
+    """Entries that are sent together; `keyed`: it is one, sent with a conditional put.
 
-    Attributes:
-        number: its place in the order of all batches.
-        keyed: whether it is one entry that is sent with a conditional put.
-        entries: of the pending entries, once they are created.
+    `number` is its place in the order of all batches. The entries are there once they are created.
     """
 
     pendings: list[PendingEntry]
@@ -46,11 +43,9 @@ class EntryBatch:
 class SendQueue:
     """All accepted entries that are not acknowledged yet.
 
-    Attributes:
-        entries: the number of entries that use headroom: waiting, being sent, or reserved.
-        size: their total size in bytes.
-        limit: how many batches may be sent at once; throttles halve it, and success raises it.
-        may_be_due: whether a batch began or became due since the caller last set this to False.
+    `entries`, of `size` bytes together, use headroom: waiting, being sent, or reserved. `limit`:
+    how many batches may be sent at once; throttles halve it, and success raises it. `may_be_due`:
+    whether a batch began or became due since the caller last set this to False.
     """
 
     buffering: Buffering
@@ -70,7 +65,6 @@ class SendQueue:
     _due_through: int = 0
 
     def __post_init__(self) -> None:
-        """Start with the configured number of senders."""
         self.limit = float(self.buffering.senders)
         self._entries_max = self.buffering.holds_entries
 
@@ -80,10 +74,6 @@ class SendQueue:
         """Reserve headroom for entries; False if it is not enough.
 
         An empty buffer accepts entries of any size.
-
-        Args:
-            entries: the number of entries.
-            size: their total size in bytes.
         """
         all_entries, all_bytes = self.entries + entries, self.size + size
         too_many = all_entries > self._entries_max or all_bytes > self.buffering.max_bytes
@@ -93,12 +83,11 @@ class SendQueue:
         return True
 
     def exceed(self, entries: int, size: int) -> None:
-        """Reserve headroom for entries, also above the limits."""
+        """Reserve headroom, also above the limits."""
         self.entries += entries
         self.size += size
 
     def release(self, entries: int, size: int) -> None:
-        """Release headroom."""
         self.entries -= entries
         self.size -= size
 
@@ -201,9 +190,7 @@ class SendQueue:
     def finish(self, batch: EntryBatch, *, slow_down: bool) -> None:
         """Release the headroom of a finished batch, and adapt the limit.
 
-        Args:
-            batch: a batch from `take`.
-            slow_down: whether one of its attempts was throttled or not answered.
+        `slow_down`: one of its attempts was throttled or not answered.
         """
         del self._under_way[batch]
         self.release(len(batch.pendings), sum([one.size for one in batch.pendings]))
@@ -238,13 +225,11 @@ class SendQueue:
         self.release(len(waiting), sum(one.size for one in waiting))
 
     def pending_under_way(self) -> list[PendingEntry]:
-        """The entries that are being sent."""
         return [pending for batch in self._under_way for pending in batch.pendings]
 
     # ---- internal ----
 
     def _waiting(self) -> list[PendingEntry]:
-        """The entries that are queued."""
         return [one for batch in (*self._plain, *self._keyed) for one in batch.pendings]
 
     def _close_window(self) -> None:
@@ -256,7 +241,6 @@ class SendQueue:
         self.may_be_due = True
 
     def _leave_window(self, counter: str) -> None:
-        """Move the entry of a counter from the window to the queue."""
         self._finish_leaving()
         if counter in self._window:
             self._leaving = counter

@@ -63,7 +63,6 @@ _FINAL_REFUSALS: Final = (IdempotencyKeyReused, KeyExpired, WrongKind)
 
 
 def may_coalesce(event: Event) -> bool:
-    """Whether an event can be part of a sum: it is one event without key, note and own time."""
     return (
         event.key is None and event.note is None and event.occurred_at is None and event.events == 1
     )
@@ -71,21 +70,15 @@ def may_coalesce(event: Event) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EntryMaker:
-    """Creates entries.
-
-    Attributes:
-        region: the region of this process, which is the origin of every entry.
-    """
+    """Creates the entries of events and sums; the region of this process is their origin."""
 
     connection: Connection
     region: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Find once what every entry needs."""
         object.__setattr__(self, "region", self.connection.region)
 
     def of_event(self, event: Event) -> Entry:
-        """The entry of one event."""
         now_ms, new_ids = self.connection.clock.now_ms(), self.connection.ids.new_ids
         (entry,) = make_entries(
             values_of([event]), now_ms=now_ms, origin=self.region, new_ids=new_ids
@@ -121,9 +114,8 @@ class EntryMaker:
 def keep(pendings: Iterable[PendingEntry], spool: Spool | None) -> None:
     """Replace events by their entries in the spool, before the entries are first sent.
 
-    Raises:
-        SpoolRefused: the entries are not kept and must not be sent. Their events are still in the
-            spool, and become entries with another id at the next start.
+    After `SpoolRefused` the entries must not be sent: their events are still in the spool, and
+    become entries with another id at the next start.
     """
     if spool is None:
         return
@@ -144,11 +136,9 @@ def keep(pendings: Iterable[PendingEntry], spool: Spool | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The result of a batch.
+    """The outcomes of a batch's entries that are not simply recorded, by number.
 
-    Attributes:
-        others: by their number, the outcomes of its entries that are not simply recorded.
-        waits: the number of attempts that were throttled or not answered, and repeated.
+    `waits`: how many attempts were throttled or not answered, and repeated.
     """
 
     others: Mapping[int, Outcome]
@@ -160,34 +150,25 @@ class PauseCounter:
     """Performs steps through another performer, and counts the pauses between attempts.
 
     A producer that waits often sends too much at once, and slows down.
-
-    Attributes:
-        perform: the other performer, of a thread or of an event loop.
     """
 
     perform: Callable[[Step], Any]
     pauses: int = 0
 
     def __call__(self, step: Step) -> Answer:
-        """The answer of the other performer."""
         self.pauses += isinstance(step, Pause)
         return self.perform(step)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchDelivery:
-    """Delivers batches, by a client of its own.
-
-    Attributes:
-        attempts: the attempts for an entry, before it is handed back; no other limit holds.
-    """
+    """Delivers batches by a client of its own; only the attempts for an entry are limited."""
 
     connection: Connection
     attempts: int
     sender: Sender = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Give the sender this number of attempts."""
         sender = Sender(self.connection, Backoff(self.attempts), limited=False)
         object.__setattr__(self, "sender", sender)
 
@@ -289,7 +270,6 @@ _CLOSED: Final = "the producer was closed before"
 
 
 def ticks_ms() -> float:
-    """Milliseconds of a monotonic clock."""
     return monotonic() * 1_000
 
 
@@ -308,12 +288,7 @@ def error_of(pending: PendingEntry) -> CountledgerError:
 
 @dataclass(slots=True)
 class BufferState:
-    """The state of a buffer in one process.
-
-    Attributes:
-        spool: keeps accepted events; None keeps nothing.
-        waits: the number of attempts that were throttled or not answered, and repeated.
-    """
+    """The state of a buffer in one process; without a spool nothing outlives the process."""
 
     buffering: Buffering
     maker: EntryMaker
@@ -326,17 +301,12 @@ class BufferState:
     queue: SendQueue = field(init=False)
 
     def __post_init__(self) -> None:
-        """Start empty."""
         self.queue = SendQueue(self.buffering)
 
     # ---- accepting ----
 
     def pending_of(self, event: object) -> PendingEntry:
-        """The pending entry of an event; its entry is created now unless the event is plain.
-
-        Raises:
-            BadInput: it is no `Event`.
-        """
+        """The pending entry of an event; its entry is created now unless the event is plain."""
         if not isinstance(event, Event):
             raise not_an_event(event)
         if may_coalesce(event):
@@ -366,11 +336,7 @@ class BufferState:
         return pending
 
     def left_in_spool(self) -> list[PendingEntry]:
-        """The entries and events that an earlier process left; events may be coalesced again.
-
-        Raises:
-            SpoolRefused: a row cannot be decoded, or an entry cannot be kept.
-        """
+        """The entries and events that an earlier process left; events may be coalesced again."""
         if self.spool is None:
             return []
         pendings = []
@@ -386,9 +352,7 @@ class BufferState:
     def has_headroom(self, entries: int, size: int, *, over: bool = False) -> bool:
         """Reserve headroom; if it is not enough, make all entries due and return False.
 
-        Raises:
-            ProducerClosed: the producer is closed.
-            BufferFull: as many failures are unread as the buffer may have entries.
+        `BufferFull`: as many failures are unread as the buffer may have entries.
         """
         if self.closed:
             raise ProducerClosed("the producer is closed: create another one to add events")
@@ -460,9 +424,8 @@ class BufferState:
     def hand_back(self) -> tuple[list[PendingEntry], tuple[Failure, ...], tuple[Failure, ...]]:
         """Fail all entries that are left.
 
-        Returns:
-            The entries that were still waiting, whose outcome is known now; all failures that no
-            caller has got; and the failures of the entries that are being sent, to report once.
+        The answer: the entries that were still waiting, whose outcome is known now; all failures
+        that no caller has got; and the failures of the entries that are being sent, to report once.
         """
         under_way = [one for one in self.queue.pending_under_way() if not self._is_reported(one)]
         left = self.queue.waiting()
@@ -496,7 +459,6 @@ class BufferState:
         return known is not None and self.outcomes.on_failure is None
 
     def still_buffered(self, timeout_s: float | None) -> StillBuffered:
-        """The error at the end of a wait."""
         left = self.queue.entries
         if timeout_s is None:
             patience_s = self.buffering.patience_ms / SECOND_MS
@@ -509,7 +471,6 @@ class BufferState:
         )
 
     def statistics(self) -> BufferStatistics:
-        """The statistics so far."""
         tally = self.outcomes.tally
         return BufferStatistics(
             events=self.events,

@@ -1,4 +1,4 @@
-"""The outcomes of the entries of a buffer: they are published, and each failure is reported."""
+"""The settings and statistics of a buffer; the outcomes of its entries, each failure reported."""
 
 from __future__ import annotations
 
@@ -101,7 +101,6 @@ class Buffering:
     fsync: bool = False
 
     def __post_init__(self) -> None:
-        """Check the values."""
         # An entry that waits longer than the shortest horizon could expire unsent.
         self._check("linger_ms", self.lingers_ms, 0, HORIZON_MIN_MS // 2)
         self._check("window_events", self.window_events, 1, _ENTRIES_MAX)
@@ -184,10 +183,6 @@ class Wait:
 
     With a time-out, the wait ends after that time. Without one, it ends when no entry was
     acknowledged or refused for the time of the patience.
-
-    Attributes:
-        timeout_s: the time-out in seconds, or None.
-        patience_s: the patience in seconds.
     """
 
     timeout_s: float | None
@@ -306,11 +301,7 @@ class PendingEntry:
         self.callbacks: list[Callable[[PendingEntry], object]] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Refuse to be pickled: its outcome would be known in one process only.
-
-        Raises:
-            TypeError: always.
-        """
+        """Refuse to be pickled: its outcome would be known in one process only."""
         raise TypeError(NOT_PICKLED)
 
     @property
@@ -374,14 +365,10 @@ class PendingEntry:
 
 
 class Outcomes:
-    """The outcomes of one process's buffer.
+    """The outcomes of one process's buffer; callers wait for them under its lock.
 
-    Attributes:
-        failed: the failures that nobody has taken; some of them a caller may have got since.
-
-    Args:
-        lock: the lock of the buffer; callers wait for outcomes under it.
-        on_failure: called with each failure, on a sender's thread; without it, failures are kept.
+    `failed`: the failures that nobody has taken; some of them a caller may have got since.
+    `on_failure` is called on a sender's thread; without it, failures are kept.
     """
 
     kind: type[PendingEntry] = PendingEntry
@@ -481,11 +468,7 @@ class Outcomes:
         _call(callback, pending)
 
     def refuse_in_a_fork(self, pending: PendingEntry) -> None:
-        """Refuse to wait for an outcome that never arrives in this process.
-
-        Raises:
-            ProducerClosed: this is a fork of the process that added the entries.
-        """
+        """Refuse to wait for an outcome that never arrives in this process."""
         if pending.settled is None and self.abandoned:
             raise ProducerClosed(
                 "the entry was added before this process was forked: read its outcome in the "

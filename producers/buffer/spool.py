@@ -40,12 +40,7 @@ if TYPE_CHECKING:
 
 
 class Spooled(NamedTuple):
-    """One row.
-
-    Attributes:
-        delta: the delta of the entry or event.
-        entry: the entry, or None for an event that waits to be coalesced.
-    """
+    """One row; without an entry it is an event that waits to be coalesced."""
 
     row: int
     counter: str
@@ -72,11 +67,7 @@ def encode_row(counter: str, delta: Amount, entry: Entry | None) -> str:
 
 
 def decode_row(row: int, text: str) -> Spooled:
-    """Decode the text of a row.
-
-    Raises:
-        ValueError, KeyError, TypeError: the text is not one of a row.
-    """
+    """The row of a text; `ValueError`, `KeyError` or `TypeError`: it is none."""
     facts: dict[str, Any] = json.loads(text)
     counter, delta = facts.pop("counter"), from_number(facts.pop("delta"))
     if "id" not in facts:
@@ -105,8 +96,7 @@ class _SpoolClosed(SpoolRefused):
 class Spool:
     """An open spool of this process. Safe to share between threads.
 
-    Attributes:
-        closed: whether it is closed; a sender may still run then.
+    A sender may still run when it is closed.
     """
 
     path: str
@@ -118,16 +108,11 @@ class Spool:
 
     @classmethod
     def open(cls, path: str | Path, *, ledger: str, fsync: bool = False) -> Spool:
-        """Open or create a spool.
+        """Open or create a spool, which always belongs to the same ledger.
 
-        Args:
-            path: the file.
-            ledger: the ledger of its entries; a spool always belongs to the same ledger.
-            fsync: whether each commit waits for the disk.
-
-        Raises:
-            SpoolRefused: another process uses the file, it belongs to another ledger or to a later
-                release, it is not a spool, or it cannot be read or written.
+        `fsync`: each commit waits for the disk. `SpoolRefused`: another process uses the file, it
+        belongs to another ledger or to a later release, it is not a spool, or it cannot be read or
+        written.
         """
         with _refusing(path):
             ensure_private(path)
@@ -146,11 +131,7 @@ class Spool:
         return spool
 
     def append(self, pendings: Sequence[PendingEntry]) -> None:
-        """Keep pending entries or events, one row for each: one commit.
-
-        Raises:
-            SpoolRefused: the disk is full or failed; nothing was kept.
-        """
+        """Keep pending entries or events, one row for each, or nothing: one commit."""
         with self._commit():
             rows = []
             for number, pending in enumerate(pendings, self.next_row):
@@ -160,11 +141,7 @@ class Spool:
             self.next_row += len(rows)
 
     def freeze(self, pendings: Iterable[PendingEntry]) -> None:
-        """Replace events by the entries that were created from them: one commit.
-
-        Raises:
-            SpoolRefused: the disk is full or failed; the events are still kept.
-        """
+        """Replace events by the entries that were created from them, or nothing: one commit."""
         with self._commit():
             for pending in pendings:
                 if pending.rows is None or pending.entry is None:
@@ -177,40 +154,24 @@ class Spool:
                 self._delete(pending.rows[1:])
 
     def update(self, acknowledged: Iterable[int], refused: Iterable[tuple[str, int]]) -> None:
-        """Delete acknowledged rows, and mark refused ones: one commit.
+        """Delete acknowledged rows, and mark refused ones with a reason: one commit.
 
-        If the spool is closed, nothing is done: the entries are sent again at the next start.
-
-        Args:
-            acknowledged: row numbers.
-            refused: a reason and a row number for each.
-
-        Raises:
-            SpoolRefused: the disk failed; the entries are sent again at the next start, and count
-                once.
+        If the spool is closed nothing is done. Then, and if the disk fails, the entries are sent
+        again at the next start, and count once.
         """
         with suppress(_SpoolClosed), self._commit():
             self._delete(acknowledged)
             self.connection.executemany("UPDATE rows SET refused = ? WHERE row = ?", refused)
 
     def kept(self) -> list[Spooled]:
-        """The rows that are neither acknowledged nor refused, in order.
-
-        Raises:
-            SpoolRefused: a row cannot be decoded.
-        """
+        """The rows that are neither acknowledged nor refused, in order."""
         return [row for row, _ in self._read("IS NULL")]
 
     def refused(self) -> list[tuple[Spooled, str]]:
-        """The refused rows, each with its reason: too old, or refused by a rule.
-
-        Raises:
-            SpoolRefused: a row cannot be decoded.
-        """
+        """The refused rows, each with its reason: too old, or refused by a rule."""
         return self._read("IS NOT NULL")
 
     def forget(self, rows: Iterable[int]) -> None:
-        """Delete refused rows."""
         with self._commit():
             self._delete(rows)
 
