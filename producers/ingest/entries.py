@@ -91,9 +91,7 @@ class RejectionKind(StrEnum):
 class RecordPlace:
     """The place of a payload in a batch.
 
-    Attributes:
-        record: the index of its record in the batch.
-        part: the index within an aggregated record; 0 in a plain one; None means the whole record.
+    `part`: the index within an aggregated record; 0 in a plain one; None means the whole record.
     """
 
     record: int
@@ -104,11 +102,7 @@ class RecordPlace:
 
 @dataclass(frozen=True, slots=True)
 class DecodedEntry:
-    """A payload that is an entry.
-
-    Attributes:
-        payload: its bytes.
-    """
+    """A payload that is an entry."""
 
     place: RecordPlace
     payload: bytes
@@ -119,8 +113,7 @@ class DecodedEntry:
 class RejectedEvent:
     """A payload, or several of one record, that will not be in the ledger.
 
-    Attributes:
-        payload: its bytes; of several messages, a record of them, equal ones once.
+    The payload of several messages is a record of them, equal ones once.
     """
 
     place: RecordPlace
@@ -132,11 +125,7 @@ class RejectedEvent:
 
 @dataclass(frozen=True, slots=True)
 class RecordContent:
-    """What is in one record.
-
-    Attributes:
-        payloads: what is rejected of it, then its entries in order.
-    """
+    """What is in one record: what is rejected of it, then its entries in order."""
 
     place: RecordPlace
     payloads: Sequence[DecodedEntry | RejectedEvent]
@@ -144,11 +133,6 @@ class RecordContent:
 
 
 def read(number: int, record: Mapping[str, Any], origin: str) -> RecordContent:
-    """What is in a record.
-
-    Raises:
-        BadPayload: it is not a record of Kinesis.
-    """
     place, data = _opened(number, record)
     if place.arrived_ms == _NEVER_MS:
         reason = "the record has no possible time of arrival"
@@ -209,11 +193,7 @@ def _opened(number: int, record: Mapping[str, Any]) -> tuple[RecordPlace, bytes]
 
 
 def _sequence_in(value: object) -> str:
-    """A sequence number of Kinesis: a text of digits.
-
-    Raises:
-        TypeError, ValueError: it is not.
-    """
+    """A sequence number of Kinesis: a text of digits."""
     if not isinstance(value, str):
         raise TypeError(f"the sequence number {shown(value)} is not a text")
     if not (value.isascii() and value.isdigit() and len(value) <= _SEQUENCE_MAX_DIGITS):
@@ -226,9 +206,6 @@ def _arrival_in(timestamp: float) -> int:
 
     JSON has Infinity and 1e300. If such a record were an error of the event, it would block its
     shard until the stream drops it.
-
-    Raises:
-        TypeError, ValueError: it is not a number.
     """
     arrived_s = float(timestamp)
     if not 0 <= arrived_s * SECOND_MS < TIME_LIMIT_MS:
@@ -238,30 +215,20 @@ def _arrival_in(timestamp: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class EntryWriter:
-    """Writes the entries of a batch.
-
-    Attributes:
-        sender: writes entries to the ledger, and checks the horizon before every attempt.
-    """
+    """Writes the entries of a batch; its sender checks the horizon before every attempt."""
 
     connection: Connection
     sender: Sender = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """One sender for all batches."""
         object.__setattr__(self, "sender", Sender(self.connection))
 
     def write(
         self, entries: Sequence[Entry], deadline: Deadline | None = None
     ) -> list[WriteResult]:
-        """Write entries: a write unit for each KB of each.
+        """Write entries: a write unit for each KB of each; no write begins after the deadline.
 
-        Args:
-            entries: the entries.
-            deadline: no write begins after it; None means no deadline.
-
-        Returns:
-            For each entry, in order, its status or its own error.
+        The answer has for each entry, in order, its status or its own error.
         """
         results = self._refusals(entries)
         taken = [entry.counter for number, entry in enumerate(entries) if number not in results]
@@ -349,11 +316,7 @@ def is_final(error: CountledgerError) -> bool:
 
 
 class PartOfRecord(NamedTuple):
-    """Where a piece ends within a record.
-
-    Attributes:
-        through: how many of them are done with this piece.
-    """
+    """Where a piece ends within a record: after so many of its messages (`through`)."""
 
     sequence: str
     messages: int
@@ -363,10 +326,8 @@ class PartOfRecord(NamedTuple):
 class IngestPiece(NamedTuple):
     """What is written between two looks at the deadline.
 
-    Attributes:
-        payloads: of whole records, or of a part of one.
-        until: the index of the first record that is not finished after it.
-        part: where it ends within a record; None: at the end of one.
+    `until`: the index of the first record that is not finished after it. `part`: where it ends
+    within a record; None: at the end of one.
     """
 
     payloads: Sequence[DecodedEntry | RejectedEvent]
@@ -382,14 +343,7 @@ def pieces_of(
 ) -> Iterator[IngestPiece]:
     """The pieces of a batch in order; a record is decoded when its piece is wanted.
 
-    Args:
-        records: as Lambda delivers them.
-        origin: the region where entries are written.
-        done: how many messages of a long record are done.
-        size: how many payloads a piece has at the most.
-
-    Raises:
-        BadPayload: a record is not one of Kinesis.
+    `done` says how many messages of a long record are done. A piece has at most `size` payloads.
     """
     held: list[DecodedEntry | RejectedEvent] = []
     for number, record in enumerate(records):
@@ -432,11 +386,7 @@ class RecordProgress:
     connection: Connection
 
     def done(self, stream: str, shard: str, content: RecordContent) -> int:
-        """How many messages of a record are done: one read unit; 0 for a record of other content.
-
-        Raises:
-            CountledgerError: the item cannot be read.
-        """
+        """How many messages of a record, if it has this content, are done: one read unit."""
         key = keys.ingest_key(stream, shard, content.place.sequence)
         to = self.connection
         item = to.retrying.get(to.counters, key, consistent=True) or {}
@@ -445,11 +395,7 @@ class RecordProgress:
         return optional(item, "through", int) or 0
 
     def save(self, stream: str, shard: str, part: PartOfRecord) -> None:
-        """Store how many messages of a record are done: one write unit. TTL deletes it in a day.
-
-        Raises:
-            CountledgerError: it is not stored.
-        """
+        """Store how many messages of a record are done: one write unit. TTL deletes it in a day."""
         to = self.connection
         expires_at = (to.clock.now_ms() + INGEST_PROGRESS_LIFE_MS) // SECOND_MS
         item = {

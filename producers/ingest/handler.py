@@ -61,16 +61,8 @@ def _parts() -> _IngestParts:
 def ingest(event: object, context: LambdaContext) -> dict[str, Any]:
     """Write a batch of records of the stream to the ledger.
 
-    Args:
-        event: as an event source mapping of Kinesis sends it. Records of anything else are kept in
-            quarantine.
-        context: of the invocation.
-
-    Returns:
-        From which record on the shard has to be delivered again, if at all.
-
-    Raises:
-        BadPayload: the event has no records.
+    The event is one of an event source mapping of Kinesis; records of anything else are kept in
+    quarantine.
     """
     parts = _parts()
     records = records_in(event, _EXPECTED)
@@ -96,12 +88,7 @@ def answer_of(outcome: IngestOutcome, records: list[dict[str, Any]]) -> dict[str
 def source_of(records: list[Any], *, is_batch: bool = True) -> tuple[str, str]:
     """The stream and the shard of a batch, for people who read the quarantine.
 
-    Args:
-        records: of the event.
-        is_batch: whether they came as Lambda delivers them, not as a list of their own.
-
-    Raises:
-        BadPayload: they are no batch of Kinesis.
+    `is_batch`: the records came as Lambda delivers them, not as a list of their own.
     """
     if not records:
         return "", ""

@@ -126,17 +126,12 @@ class LateEntry:
 
 @dataclass(frozen=True, slots=True)
 class LateResender:
-    """Determines whether late entries were counted, and sends them again.
-
-    Attributes:
-        sender: writes entries to the ledger.
-    """
+    """Determines whether late entries were counted, and sends them again."""
 
     connection: Connection
     sender: Sender = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """One sender for all entries."""
         object.__setattr__(self, "sender", Sender(self.connection))
 
     @property
@@ -149,11 +144,7 @@ class LateResender:
         return to.clock_skew_ms + to.request_life_ms + to.replication_ms
 
     def status_of(self, entry: Entry) -> LateStatus:
-        """Whether an entry was counted: two read units, and one for each 4 KB of the head.
-
-        Raises:
-            BadInput: its counter does not take entries.
-        """
+        """Whether an entry was counted: two read units, and one for each 4 KB of the head."""
         namespace = self.sender.namespaces.for_use(entry.counter, Kind.LEDGER)
         reads, table = self.connection.retrying, self.sender.table
         may_appear = (
@@ -169,10 +160,8 @@ class LateResender:
     def resolve(self, entry: Entry, *, send: bool, even_if_counted: bool = False) -> LateEntry:
         """Determine the status of an entry and, if wanted, send it: a write unit for each KB.
 
-        Args:
-            entry: as it arrived.
-            send: whether to send it if that is known to be safe.
-            even_if_counted: whether to send it also if the status is unknown; it may count twice.
+        `send`: if that is known to be safe. `even_if_counted`: also if the status is unknown; then
+        it may count twice.
         """
         # Taken before the status: if this process pauses for longer than the horizon (another
         # replacement may be merged by then), the send is refused as too old.
@@ -186,13 +175,7 @@ class LateResender:
 
 
 def late_status(entry: Entry, item: Item | None, head: Head) -> LateStatus:
-    """Whether an entry was counted, by the table above.
-
-    Args:
-        entry: as it arrived.
-        item: the item of its key, or None.
-        head: the head of its counter, read after the item.
-    """
+    """Whether an entry was counted, by the table above; the head was read after the item."""
     if item is not None:
         same = require_amount(item, "delta") == entry.delta
         return LateStatus.COUNTED if same else LateStatus.REFUSED
@@ -204,7 +187,6 @@ def late_status(entry: Entry, item: Item | None, head: Head) -> LateStatus:
 
 
 def replacement_of(entry: Entry, *, now_ms: int) -> Entry:
-    """The new entry that is sent in place of a late one."""
     key = _OVERRIDE + entry.id
     occurred_at_ms = entry.at_ms if entry.occurred_at_ms is None else entry.occurred_at_ms
     return replace(entry, id=id_of_key(key), key=key, at_ms=now_ms, occurred_at_ms=occurred_at_ms)
@@ -225,11 +207,7 @@ _WRITERS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class QuarantineMessage:
-    """A message for a queue of the quarantine.
-
-    Attributes:
-        records: the indexes, in the batch, of the records whose payloads it has.
-    """
+    """A message for a queue of the quarantine; `records` are indexes in the batch."""
 
     body: str
     records: tuple[int, ...]
@@ -242,26 +220,17 @@ class QuarantineSink(Protocol):
     """Takes payloads that will not be in the ledger."""
 
     def put(self, message: QuarantineMessage, *, expired: bool) -> None:
-        """Keep the payloads of a message; return only when they are kept.
-
-        Raises:
-            CountledgerError: they are not kept.
-        """
+        """Keep the payloads of a message; return only when they are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class IngestQueues:
-    """The two queues.
-
-    Attributes:
-        rejected: the queue for malformed and refused payloads.
-    """
+    """The two queues; `rejected` is that of malformed and refused payloads."""
 
     rejected: MessageQueue
     expired: MessageQueue
 
     def put(self, message: QuarantineMessage, *, expired: bool) -> None:
-        """Send a message: one request."""
         (self.expired if expired else self.rejected).send(message.body)
 
 
@@ -376,7 +345,6 @@ def _document(one: RejectedEvent) -> dict[str, Any]:
 
 
 def is_expired(one: RejectedEvent) -> bool:
-    """Whether it goes to the queue of the expired entries."""
     return one.kind is RejectionKind.EXPIRED
 
 
@@ -384,12 +352,9 @@ def is_expired(one: RejectedEvent) -> bool:
 class IngestOutcome:
     """The result for a batch.
 
-    It counts the messages of the records before `retry_from`, and of that record the messages of
-    the pieces that are done.
-
-    Attributes:
-        duplicates: entries that were in the ledger before, or twice in a piece of the batch.
-        retry_from: the index of the first record to be delivered again, or None.
+    It counts the messages of the records before `retry_from` (the index of the first record to be
+    delivered again, if there is one), and of that record the messages of the pieces that are done.
+    `duplicates`: entries that were in the ledger before, or twice in a piece of the batch.
     """
 
     records: int
@@ -405,10 +370,7 @@ class IngestOutcome:
 class Ingest:
     """Writes batches of a stream to the ledger.
 
-    Attributes:
-        quarantine: takes what can never be written.
-        piece: how many payloads are written before it looks at its deadline.
-        progress: stores how far long records have been written.
+    It looks at its deadline after each `piece` payloads.
     """
 
     connection: Connection
@@ -418,7 +380,6 @@ class Ingest:
     progress: RecordProgress = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """One writer for all batches."""
         object.__setattr__(self, "writer", EntryWriter(self.connection))
         object.__setattr__(self, "progress", RecordProgress(self.connection))
 
@@ -433,16 +394,8 @@ class Ingest:
         """Write a batch of one shard to the ledger: a write unit for each KB of an entry.
 
         A record with more than 4,000 messages costs a read unit, and a write unit for each further
-        4,000.
-
-        Args:
-            records: as Lambda delivers them, in order.
-            stream: their stream, for the quarantine.
-            shard: their shard.
-            deadline: no write begins after it; what is not written is delivered again.
-
-        Raises:
-            BadPayload: a record is not one of Kinesis; what is before it may be written.
+        4,000. No write begins after the deadline; what is not written is delivered again.
+        `BadPayload`: a record is not one of Kinesis; what is before it may be written.
         """
         outcome = IngestOutcome(records=len(records))
 

@@ -53,16 +53,11 @@ class IngestRedrive:
     resender: LateResender = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """One writer and one resender for all records."""
         object.__setattr__(self, "writer", EntryWriter(self.connection))
         object.__setattr__(self, "resender", LateResender(self.connection))
 
     def __call__(self, record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
-        """A write unit for each KB of each entry; three read units more for a late one.
-
-        Raises:
-            CountledgerError: the status of an entry could not be determined.
-        """
+        """A write unit for each KB of each entry; three read units more for a late one."""
         if record.cut_from_bytes is not None:
             return RedriveAnswer(
                 resolved=False,
@@ -113,11 +108,6 @@ class IngestRedrive:
 class ExpiredEntries:
     """The queue of the entries that waited in a backlog for longer than their horizon.
 
-    Attributes:
-        queue: the queue.
-        resender: determines their status, and sends them.
-        store: the quarantine, where a message's records are marked as handled.
-
     Raises:
         StackNotFound: the stack has no Kinesis stream.
     """
@@ -128,7 +118,6 @@ class ExpiredEntries:
     store: QuarantineStore = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Find the queue."""
         to, found = self.connection, partial(object.__setattr__, self)
         url = to.setting("ingest_expired_queue_url")
         found("queue", MessageQueue(to.queues(), url, "the expired entries"))
@@ -183,11 +172,6 @@ class ExpiredEntries:
 
 
 def entries_in(body: str, origin: str) -> list[Entry]:
-    """The entries in a message.
-
-    Raises:
-        BadPayload: the message is not one of the ingest.
-    """
     try:
         document = json.loads(body)
         if document["format"] != FORMAT:
