@@ -108,15 +108,10 @@ class AtomicChange:
     def begin(
         cls, connection: Connection, definition: Definition, change: StrictChange, prefer: Prefer
     ) -> AtomicChange:
-        """Nothing sent yet."""
         return cls(connection, definition, change, prefer, connection.attempts())
 
     def at(self, parts: Sequence[Part]) -> Steps[StrictOutcome]:
-        """Apply it to these items: one write unit; two for each item of a split.
-
-        Raises:
-            StaleDefinition: the counter was deleted or recreated.
-        """
+        """Apply it to these items: one write unit; two for each item of a split."""
         if len(parts) > 1:
             return self._split(parts)
         return self._at_one(parts[0])
@@ -227,20 +222,7 @@ def apply(
     prefer: str | None,
     known: StrictState | None,
 ) -> Steps[StrictOutcome]:
-    """Apply a change by the counter's method.
-
-    Args:
-        connection: what to work with.
-        definition: of the counter.
-        item: its main item, if it was read just now.
-        change: what to do.
-        prefer: which miscount to prefer (`atomic`).
-        known: the state that an earlier change returned (`occ`, `history`).
-
-    Raises:
-        BadInput: a choice is for another method.
-        StaleDefinition: the counter was deleted or recreated.
-    """
+    """Apply a change by the counter's method; `item` is the main item, if it was just read."""
     _check_choices(definition, change, prefer, known)
     if definition.method not in _OPTIMISTIC:
         pending = _begin(connection, definition, change, prefer)
@@ -254,14 +236,7 @@ def apply(
 def withdraw(
     connection: Connection, definition: Definition, key: str | IdempotencyKey
 ) -> Steps[StrictOutcome]:
-    """Withdraw a change, or report that it was applied.
-
-    Raises:
-        BadSetting: the counter's method cannot do this.
-        KeyExpired, ClockSkew: the key is so old that the method may have forgotten a change that
-            was applied, or is dated too far ahead.
-        StaleDefinition: the counter was deleted or recreated.
-    """
+    """Withdraw a change, or report that it was applied, by a method that can do this."""
     change_id, what = id_of_key(key), f"counter {definition.counter!r}"
     match definition.method:
         case Method.MARKER:
@@ -315,11 +290,7 @@ def _begin(
 def _check_choices(
     definition: Definition, change: StrictChange, prefer: str | None, known: StrictState | None
 ) -> None:
-    """Refuse what the method would ignore, because a caller relies on it.
-
-    Raises:
-        BadKey, BadNote, BadSetting: naming it.
-    """
+    """Refuse what the method would ignore, because a caller relies on it."""
     counter, method = definition.counter, definition.method
     if method is Method.ATOMIC and change.key is not None:
         raise BadKey(
@@ -340,11 +311,7 @@ def _check_choices(
 def apply_at_places(
     connection: Connection, definition: Definition, change: StrictChange, pending: PendingChange
 ) -> Steps[StrictOutcome]:
-    """Apply a change at the first place, or split over the places, that has the headroom.
-
-    Raises:
-        StaleDefinition: the counter was deleted or recreated.
-    """
+    """Apply a change at the first place, or split over the places, that has the headroom."""
     refused: Refusal | None = None
     releases, elsewhere = Releases(connection), False
     places = first_places(definition, change, connection.random)
@@ -374,7 +341,6 @@ def apply_at_places(
 
 
 def first_places(definition: Definition, change: StrictChange, random: Random) -> Sequence[Key]:
-    """The places to try first."""
     if definition.method is Method.REQUEST_TOKEN:
         random = Random(change.id)  # noqa: S311 - spreads load, guards nothing
     places = definition.places

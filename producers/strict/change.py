@@ -86,14 +86,12 @@ class KnownFences:
         return 0 if known is None else known.value
 
     def learn(self, key: Key, identity: str, item: Item) -> None:
-        """Keep the number of an item that was read."""
         number, place = fence_of(item), (key["counter"], key["part"], identity)
         if number or self._known.get(place) is not None:
             self._known.keep(place, number)
 
 
 def fence_of(item: Item) -> int:
-    """The number in an item."""
     number: int = item.get(FENCE, 0)
     return number
 
@@ -111,15 +109,11 @@ def raising(table: str, key: Key, incarnation: str) -> Update:
 
 
 def raise_each(writes: Iterable[Update], attempts: Attempts) -> Steps[list[Item | None] | None]:
-    """Raise fences, one write unit each.
+    """Raise fences, one write unit each; the limits of the call may be used up by now.
 
-    Args:
-        writes: one for each item.
-        attempts: beside those of the call, whose limits may be used up.
-
-    Returns:
-        The items afterwards; for one that is gone or has another identity None, because no request
-        of the call can be applied to it either. None: a fence got no clear answer, so it is none.
+    The answer: the items afterwards; for one that is gone or has another identity None, because no
+    request of the call can be applied to it either. None: a fence got no clear answer, so it is
+    none.
     """
     items: list[Item | None] = []
     # Whatever error comes instead of an answer: a request of the call may be applied yet.
@@ -157,11 +151,7 @@ def raise_fences(
 
 
 def read_incarnation(connection: Connection, definition: Definition) -> Steps[Item]:
-    """A counter's main item, if its incarnation is still the definition's: one read unit.
-
-    Raises:
-        StaleDefinition: it was deleted or recreated: its markers and tokens mean nothing.
-    """
+    """A counter's main item, if its incarnation is still the definition's: one read unit."""
     return definition.expect((yield Send(Get(connection.counters, definition.main))))
 
 
@@ -179,15 +169,9 @@ def value_of(connection: Connection, definition: Definition) -> Steps[Amount | N
 
 
 def end(exhausted: Exhausted[Any], counter: str, advice: str) -> Unknown | Contended:
-    """What a method ends with when no attempt is left.
+    """What a method ends with when no attempt is left; raises if nothing was ever sent.
 
-    Args:
-        exhausted: what is known of the attempts.
-        counter: its name.
-        advice: what a caller can do when the outcome stays unknown.
-
-    Raises:
-        Unreachable: nothing ever answered, so nothing was sent.
+    `advice`: what a caller can do when the outcome stays unknown.
     """
     if exhausted.maybe_applied:
         return Unknown(counter, advice)
@@ -211,16 +195,9 @@ def withdrawal(
     names every condition that failed, so an outcome may have to be confirmed by a read of the
     incarnation: one read unit.
 
-    Args:
-        connection: what to work with.
-        definition: of the counter.
-        void: the transaction.
-        meaning: what an answer to it means: an outcome; an outcome to be confirmed; None: neither.
-        until_ms: when what the change itself left may be forgotten; None: unknown.
-        advice: what a caller can do when the outcome stays unknown.
-
-    Raises:
-        StaleDefinition: the counter was deleted or recreated.
+    `meaning` says what an answer means: an outcome; an outcome to be confirmed; None: neither.
+    `until_ms`: when what the change itself left may be forgotten; None: unknown. `advice`: what a
+    caller can do when the outcome stays unknown.
     """
     counter = definition.counter
 
@@ -257,10 +234,8 @@ def withdrawal(
 class StrictChange:
     """One change, the same for every attempt.
 
-    Attributes:
-        id: the id of its key, or drawn for this call; at most 36 characters.
-        key: as the caller gave it, or None.
-        key_at_ms: when the key was made, if the caller gave that.
+    `id` is that of its key, or drawn for this call: at most 36 characters. `key_at_ms`: when the
+    key was made, if the caller gave that.
     """
 
     counter: str
@@ -277,11 +252,7 @@ class StrictChange:
         return f"{self.id}={to_text(self.delta)}"
 
     def remembered_in(self, tags: Iterable[str]) -> bool:
-        """Whether it is among the remembered changes.
-
-        Raises:
-            IdempotencyKeyReused: its id is, with another delta.
-        """
+        """Whether it is among the remembered changes; with another delta its key was reused."""
         prefix = f"{self.id}="
         for tag in tags:
             if tag.startswith(prefix):
@@ -291,7 +262,6 @@ class StrictChange:
         return False
 
     def reused(self, delta: object) -> IdempotencyKeyReused:
-        """The error for a key that was used with another delta."""
         before = "something else" if delta is None else f"a delta of {delta}"
         return IdempotencyKeyReused(
             f"idempotency key {self.key!r} of counter {self.counter!r} was used for {before}, and "
@@ -303,12 +273,7 @@ class StrictChange:
         return (self.at_ms if self.key_at_ms is None else self.key_at_ms) + life_ms
 
     def check_age(self, now_ms: int, life_ms: int, skew_ms: int) -> None:
-        """Check that its key, if it has a time, is still remembered if it was used before.
-
-        Raises:
-            KeyExpired: it was made too long ago.
-            ClockSkew: it is dated further ahead than clocks may differ.
-        """
+        """Check that its key, if it has a time, is still remembered if it was used before."""
         what = f"idempotency key {self.key!r} of counter {self.counter!r}"
         check_key_age(what, self.key_at_ms, now_ms, life_ms, skew_ms)
 
@@ -316,11 +281,7 @@ class StrictChange:
 def check_key_age(
     what: str, key_at_ms: int | None, now_ms: int, life_ms: int, skew_ms: int
 ) -> None:
-    """Check that a key made at that time (None: unknown) is still remembered.
-
-    Raises:
-        KeyExpired, ClockSkew: as `StrictChange.check_age`; `what` names the key.
-    """
+    """Check that a key made at that time (None: unknown) is still remembered."""
     age_ms = now_ms - (now_ms if key_at_ms is None else key_at_ms)
     if age_ms > life_ms:
         raise KeyExpired(
@@ -337,12 +298,7 @@ def check_key_age(
 def remembered_until(
     connection: Connection, key: str | IdempotencyKey, life_ms: int, what: str
 ) -> int | None:
-    """Until when a key with a time is surely remembered; None: a bare key has none.
-
-    Raises:
-        KeyExpired, ClockSkew: that is over, or the key is dated too far ahead; `what` names its
-            counters.
-    """
+    """Until when a key with a time is surely remembered, if it still is; None: a bare key."""
     if not isinstance(key, IdempotencyKey):
         return None
     named = f"idempotency key {key.key!r} of {what}"
@@ -359,11 +315,6 @@ def make_change(
     now_ms: int,
     new_id: Callable[[int], str],
 ) -> StrictChange:
-    """A validated change.
-
-    Raises:
-        BadCounterName, BadDelta, BadKey, BadNote: naming the value and the rule that it breaks.
-    """
     if key is not None and not isinstance(key, IdempotencyKey):
         key = check_key(key)
     return StrictChange(
@@ -381,10 +332,8 @@ def make_change(
 class KeyedRequest:
     """What a caller wants under one key, the same for every attempt.
 
-    Attributes:
-        facts: what a retry has to repeat, as the marker stores it.
-        note: the caller's short texts, stored in the marker.
-        value: the value of the counter afterwards, if it is known before.
+    `facts`: what a retry has to repeat, as the marker stores it. `value`: that of the counter
+    afterwards, if it is known before.
     """
 
     counters: tuple[str, ...]
@@ -401,7 +350,6 @@ class KeyedRequest:
 
     @property
     def id(self) -> str:
-        """The id of the key."""
         return id_of_key(self.key)
 
     @property
@@ -416,12 +364,8 @@ class PendingChange(Protocol):
     def at(self, parts: Sequence[Part]) -> Steps[StrictOutcome]:
         """Apply it to these items, with retries as the method allows.
 
-        Returns:
-            `BoundReached` if an item has not enough headroom: nothing was written, and other items
-            may be tried. (Its numbers are those of the item, which may be a bin.)
-
-        Raises:
-            StaleDefinition: the counter was deleted or recreated.
+        `BoundReached` if an item has not enough headroom: nothing was written, and other items may
+        be tried. (Its numbers are those of the item, which may be a bin.)
         """
 
     def confirm_refusal(self, refused: Refusal) -> Steps[StrictOutcome]:
@@ -453,11 +397,7 @@ def refusal(counter: str, state: StrictState, delta: Amount) -> BoundReached | N
 
 
 def refused_by(definition: Definition, part: Part, item: Item | None) -> BoundReached:
-    """Why an item whose condition failed has refused its part.
-
-    Raises:
-        StaleDefinition: it is gone, or belongs to another incarnation of the counter.
-    """
+    """Why an item whose condition failed has refused its part."""
     if item is None or not definition.is_of(item):
         raise definition.stale()
     refused = refusal(definition.counter, decode_state(item), part.delta)
@@ -472,11 +412,7 @@ def refused_by(definition: Definition, part: Part, item: Item | None) -> BoundRe
 def refused_among(
     definition: Definition, parts: Sequence[Part], reasons: Sequence[Reason]
 ) -> BoundReached | None:
-    """The refusal in a cancelled transaction; None if no condition failed.
-
-    Raises:
-        StaleDefinition: as `refused_by`.
-    """
+    """The refusal in a cancelled transaction; None if no condition failed."""
     for part, reason in zip(parts, reasons, strict=True):
         if reason.condition_failed:
             return refused_by(definition, part, reason.item)

@@ -48,18 +48,12 @@ _INCARNATIONS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class StrictCounters(HoldCalls):
-    """The strict counters of a stack. Safe to share between threads.
-
-    Attributes:
-        connection: to the stack.
-        tables: the definitions, in both tables.
-    """
+    """The strict counters of a stack. Safe to share between threads."""
 
     connection: Connection
     tables: StrictTables = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """No definition known yet."""
         object.__setattr__(self, "tables", StrictTables(self.connection))
 
     def create(

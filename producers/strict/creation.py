@@ -155,11 +155,6 @@ class NewCounter:
     window_ms: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an opening value outside of the bounds.
-
-        Raises:
-            BadBounds: naming the bound that it passes.
-        """
         opening = check_value("opening value", self.opening)
         if opening is None:
             raise BadBounds("an opening value of None: leave it out to begin at 0")
@@ -167,11 +162,6 @@ class NewCounter:
         self.bounds.check_inside(opening)
 
     def definition(self, incarnation: str) -> Definition:
-        """Its definition.
-
-        Raises:
-            BadSetting: a choice breaks its rule, or is for another method.
-        """
         return define(
             self.counter,
             incarnation,
@@ -184,18 +174,10 @@ class NewCounter:
 
 
 def create(connection: Connection, new: NewCounter, definition: Definition) -> Steps[list[Item]]:
-    """Create a counter: two write units for each item.
+    """Create a counter: two write units for each item; return its main item and its bins.
 
     Over regions one for each, in each region; and a read unit. In place of a counter that was
     deleted less than about a minute ago twice as much.
-
-    Returns:
-        Its main item and its bins, as they were created.
-
-    Raises:
-        CounterExists: a counter has that name.
-        Unclear: no attempt got a clear answer.
-        Throttled: every attempt was refused.
     """
     board = keys.ranking_key(keys.namespace_of(new.counter))
     rule = yield Send(Get(connection.counters, board, consistent=False))
@@ -246,11 +228,7 @@ def _create_together(
 
 
 def _fenced(connection: Connection, what: str, existing: Item) -> Steps[bool]:
-    """Raise the fence of the counter that has the name: one write unit. False: it is gone.
-
-    Raises:
-        Unclear: no clear answer.
-    """
+    """Raise the fence of the counter that has the name: one write unit. False: it is gone."""
     counter = decode_definition(existing)
     raised = yield from raise_each(
         [raising(connection.counters, counter.main, counter.incarnation)], connection.attempts()
@@ -291,15 +269,8 @@ def _create_stepwise(
 def delete(connection: Connection, definition: Definition, main: Item) -> Steps[None]:
     """Delete a counter, unless it is gone or of another incarnation.
 
-    Args:
-        connection: what to work with.
-        definition: of the counter.
-        main: its main item, as it was read.
-
-    Raises:
-        OpenHolds: some of it is held, also after the expired holds are released.
-        Unclear: no attempt got a clear answer.
-        Throttled: every attempt was refused, or expired holds could not be released.
+    `main` is its main item, as it was read. `OpenHolds`: some of it is held, also after the expired
+    holds are released.
     """
     what = f"to delete strict counter {definition.counter!r}"
     if connection.over_regions:
@@ -438,10 +409,6 @@ def _write(
 
     And whether an earlier attempt may be applied. Nothing is sent once the token may be forgotten:
     a counter that was deleted since would be created a second time under its old id.
-
-    Raises:
-        Unclear: an attempt may have been applied.
-        Throttled, Unreachable: no attempt succeeded.
     """
     attempts = connection.attempts(until_ms or connection.clock.now_ms() + connection.token_life_ms)
 
@@ -493,17 +460,8 @@ def set_bounds(
 ) -> Steps[StrictState]:
     """Move bounds: one write unit; with bins two for each.
 
-    Expired holds are released first where they keep the lower bound from moving.
-
-    Returns:
-        The counter with its new bounds, as it was read before it was written.
-
-    Raises:
-        BadBounds: they cross; or the value is outside of them and force is not given, or the
-            counter has bins.
-        StaleDefinition: the counter was deleted or recreated.
-        Throttled: changes were faster in every attempt, or expired holds could not be released.
-        Unclear: no attempt got a clear answer.
+    Expired holds are released first where they keep the lower bound from moving. The answer is the
+    counter with its new bounds, as it was read before it was written.
     """
     releases, move = (
         Releases(connection),
@@ -534,11 +492,7 @@ class _HeldBack(NamedTuple):
 
 
 class _PlannedMove(NamedTuple):
-    """A write, and what it makes of the counter.
-
-    Attributes:
-        moves: the number of moves that it is conditional on.
-    """
+    """A write, conditional on a number of moves, and what it makes of the counter."""
 
     write: Transact | Update
     moves: int
@@ -547,11 +501,7 @@ class _PlannedMove(NamedTuple):
 
 @dataclass(slots=True)
 class _BoundsMove:
-    """One call that moves bounds.
-
-    Attributes:
-        force: whether the value may be outside of them.
-    """
+    """One call that moves bounds; `force`: the value may be outside of them."""
 
     connection: Connection
     definition: Definition
@@ -569,7 +519,6 @@ class _BoundsMove:
         bounds: tuple[Amount | Keep | None, Amount | Keep | None],
         force: bool,  # noqa: FBT001 - of the caller
     ) -> _BoundsMove:
-        """Nothing sent yet."""
         now_ms = connection.clock.now_ms()
         attempts = connection.attempts(now_ms + connection.token_life_ms)
         return cls(connection, definition, bounds, force, connection.ids.new_id(now_ms), attempts)
@@ -651,11 +600,7 @@ class _BoundsMove:
         return Again(None, _BUSY, resolved=fate is _Moved.OTHER)
 
     def was_applied(self) -> Steps[bool]:
-        """Keep the requests of this call from being applied: one write unit; whether one was.
-
-        Raises:
-            Unclear: it is unknown.
-        """
+        """Keep the requests of this call from being applied: one write unit; whether one was."""
         counter, last = self.definition.counter, self.last
         if last is None:
             raise AssertionError("a request was sent")
@@ -691,11 +636,7 @@ class _BoundsMove:
         )
 
     def _plan(self, states: Sequence[StrictState], moves: int) -> _PlannedMove | _HeldBack:
-        """The write that moves the bounds from what was read.
-
-        Raises:
-            BadBounds: the counter refuses them.
-        """
+        """The write that moves the bounds from what was read, unless the counter refuses them."""
         definition, whole = self.definition, whole_of(states)
         lower, upper = self.bounds
         wanted = Bounds(

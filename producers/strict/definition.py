@@ -60,7 +60,11 @@ if TYPE_CHECKING:
 
 
 class StaleDefinition(CountledgerError):
-    """The counter is not the one that was read: it was deleted or recreated (inner use)."""
+    """The counter is not the one that was read: it was deleted or recreated (inner use).
+
+    Whatever reads or writes the items of a counter may raise it; a call of an app then begins again
+    with the definition of the present incarnation.
+    """
 
 
 class Method(StrEnum):
@@ -89,11 +93,7 @@ class Choice:
     why: str
 
     def take(self, method: Method, value: object) -> int | None:
-        """The choice, or its default; None for the other methods.
-
-        Raises:
-            BadSetting: the choice is for another method, no int, or out of its range.
-        """
+        """The choice, or its default; None for the other methods."""
         if method is not self.owner:
             if value is not None:
                 raise BadSetting(
@@ -139,13 +139,7 @@ WINDOW_MS: Final = Choice(
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A strict counter as it was created.
-
-    Attributes:
-        bins: over how many items its value is spread; 1 = only its own.
-        max_tokens: how many keys it takes in its life (`set`).
-        window_ms: for how long a key is remembered (`marker`).
-    """
+    """A strict counter as it was created; `StrictCounter` says what the choices mean."""
 
     counter: str
     incarnation: str
@@ -157,7 +151,6 @@ class Definition:
 
     @property
     def marker_window_ms(self) -> int:
-        """For how long a key is remembered (`marker`)."""
         return self.window_ms or MARKER_WINDOW_DEFAULT_MS
 
     @property
@@ -173,22 +166,18 @@ class Definition:
         return [keys.bin_key(self.counter, number) for number in range(self.bins)]
 
     def is_of(self, item: Item | None) -> bool:
-        """Whether an item exists and belongs to this incarnation."""
         return item is not None and item.get("incarnation") == self.incarnation
 
     def expect(self, item: Item | None) -> Item:
         """An item, if it belongs to this incarnation.
 
-        Raises:
-            StaleDefinition: it does not, or does not exist: the counter's markers and tokens mean
-                nothing any more.
+        If not, the counter's markers and tokens mean nothing any more.
         """
         if item is None or not self.is_of(item):
             raise self.stale()
         return item
 
     def stale(self) -> StaleDefinition:
-        """The error that says that the counter is another one."""
         return StaleDefinition(f"strict counter {self.counter!r} was deleted or recreated")
 
 
@@ -202,11 +191,7 @@ def define(
     max_tokens: int | None = None,
     window_ms: int | None = None,
 ) -> Definition:
-    """A definition by the caller's choices, with defaults for the chosen method.
-
-    Raises:
-        BadSetting: a choice breaks its rule, or the method does not have it.
-    """
+    """A definition by the caller's choices, with defaults for the chosen method."""
     try:
         chosen = Method(method)
     except ValueError:
@@ -230,7 +215,6 @@ def define(
 
 
 def encode_definition(definition: Definition) -> Item:
-    """Its attributes in the counter's main item."""
     return {
         **definition.main,
         "incarnation": definition.incarnation,
@@ -243,12 +227,6 @@ def encode_definition(definition: Definition) -> Item:
 
 
 def decode_definition(item: Item) -> Definition:
-    """The definition in a main item.
-
-    Raises:
-        CorruptItem: an attribute is absent, of another type, or has an unknown value.
-        NewerFormat: a later release wrote it.
-    """
     check_format(item)
     name = require(item, "method", str)
     if name not in list(Method):
@@ -280,17 +258,10 @@ KEEP: Final = Keep.KEEP
 
 @dataclass(frozen=True, slots=True)
 class StrictState:
-    """A value and its bounds at one version.
+    """A value and its bounds at one version, which grows with every write of the item.
 
-    Attributes:
-        incarnation: the incarnation of the counter that the item belongs to.
-        version: grows with every write of the item, so it identifies a state.
-        total: the value, or this bin's share of it.
-        lower: the least that the value may be, or None.
-        upper: the most that the value may be, or None.
-        held: what open holds reserve of the total.
-        tags: the last changes, newest at the end (`occ` and `history`).
-        tokens: all changes (`set`).
+    `total` is the value, or this bin's share of it; `held` what open holds reserve of it. `tags`:
+    the last changes, newest at the end (`occ` and `history`). `tokens`: all changes (`set`).
     """
 
     incarnation: str
@@ -304,7 +275,6 @@ class StrictState:
 
     @property
     def available(self) -> Amount:
-        """The total without what is held."""
         return amount.add(self.total, amount.negated(self.held))
 
 
@@ -376,12 +346,6 @@ def encode_state(state: StrictState) -> Item:
 
 
 def decode_state(item: Item) -> StrictState:
-    """The state in an item.
-
-    Raises:
-        CorruptItem: an attribute is absent or of another type.
-        NewerFormat: a later release wrote it.
-    """
     check_format(item)
     tag = optional(item, "tag", str)
     tags = (optional(item, "tags", list) or []) if tag is None else [tag]
@@ -399,17 +363,12 @@ def decode_state(item: Item) -> StrictState:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A lower and an upper bound, each of which may be absent. Validated when created.
-
-    Raises:
-        BadBounds: one is not an exact number, they cross, or they leave no headroom at all.
-    """
+    """A lower and an upper bound, each of which may be absent. Validated when created."""
 
     lower: Amount | None
     upper: Amount | None
 
     def __post_init__(self) -> None:
-        """Validate both bounds and write each number in its canonical form."""
         object.__setattr__(self, "lower", check_amount("lower bound", self.lower))
         object.__setattr__(self, "upper", check_amount("upper bound", self.upper))
         if self.lower is None or self.upper is None:
@@ -421,15 +380,9 @@ class Bounds:
             )
 
     def check_inside(self, value: Amount, advice: str = "", held: Amount = 0) -> None:
-        """Check that a value is within the bounds.
+        """Check that a value is within the bounds, and what is not held of it above the lower one.
 
-        Args:
-            value: of the counter.
-            held: what open holds reserve of it, which has to stay above the lower bound.
-            advice: what a caller whose value is outside can do about it.
-
-        Raises:
-            BadBounds: naming the bound that the value passes.
+        `advice`: what a caller whose value is outside can do about it.
         """
         shown, advice = to_text(value), f": {advice}" if advice else ""
         for bound in (self.lower, self.upper, 0):
@@ -450,20 +403,12 @@ class Bounds:
 
 
 def check_amount(what: str, value: object) -> Amount | None:
-    """A valid bound or value of a counter in its canonical form, or None.
-
-    Raises:
-        BadBounds: naming the rule that it breaks.
-    """
+    """A valid bound or value of a counter in its canonical form, or None."""
     return None if value is None else amount.check_exact(what, value, BadBounds)
 
 
 def check_value(what: str, value: object) -> Amount | None:
-    """A value that changes may bring a counter to, in its canonical form, or None.
-
-    Raises:
-        BadBounds: naming the rule that it breaks.
-    """
+    """A value that changes may bring a counter to, in its canonical form, or None."""
     return None if value is None else amount.check_sum(what, value, BadBounds)
 
 

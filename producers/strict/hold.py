@@ -145,11 +145,6 @@ def hold_id(counter: str, change_id: str) -> str:
 
 
 def parse_hold_id(text: object) -> tuple[str, str]:
-    """The counter and the id of the key in the id of a hold.
-
-    Raises:
-        BadKey: it is no id of a hold.
-    """
     if isinstance(text, str):
         counter, separator, change_id = plain_text(text).partition("#")
         try:
@@ -164,10 +159,7 @@ def parse_hold_id(text: object) -> tuple[str, str]:
 def encode_open(marker: Item, held: Amount, lapses_at_ms: int) -> Item:
     """The item of an open hold, without its parts, in the place of a marker.
 
-    Args:
-        marker: as a change under the same key would write it.
-        held: the amount.
-        lapses_at_ms: until when it can be confirmed.
+    `marker`: as a change under the same key would write it.
     """
     kept = {name: value for name, value in marker.items() if name not in {"delta", "expires_at"}}
     return kept | {
@@ -187,17 +179,10 @@ def encode_parts(parts: Sequence[Part]) -> Item:
 
 
 def is_hold(item: Item | None) -> bool:
-    """Whether an item is a hold."""
     return item is not None and "hold" in item
 
 
 def decode_hold(counter: str, item: Item) -> Hold:
-    """The hold in an item.
-
-    Raises:
-        CorruptItem: an attribute is absent or of another type.
-        NewerFormat: a later release wrote it.
-    """
     check_format(item)
     state = require(item, "state", str)
     if state not in list(HoldState):
@@ -246,12 +231,7 @@ def plan_part(table: str, definition: Definition, part: Part, now_ms: int) -> Up
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a hold ends.
-
-    Attributes:
-        taken: how much of it leaves the counter's value.
-        in_time: what must hold of its time.
-    """
+    """How a hold ends: how much leaves the counter's value, and what must hold of its time."""
 
     hold: Hold
     state: HoldState
@@ -298,12 +278,7 @@ def shares_of(hold: Hold, taken: Amount) -> list[Amount]:
 def plan_end(table: str, end: End, call: str, now_ms: int, kept_ms: int) -> Update:
     """The write of the hold itself, if it is the same hold and its state is what was read.
 
-    Args:
-        table: `counters`.
-        end: how it ends.
-        call: the id of the call.
-        now_ms: the time.
-        kept_ms: for how long the hold is remembered from now on.
+    From now on it is remembered for `kept_ms`.
     """
     hold = end.hold
     clauses: list[Clause] = [
@@ -337,7 +312,6 @@ def buckets_of(places: Sequence[str]) -> list[str]:
 
 
 def all_buckets() -> list[str]:
-    """The buckets of all holds."""
     return [f"{_BUCKET_PREFIX}{number}" for number in range(BUCKETS)]
 
 
@@ -365,11 +339,9 @@ class Purpose(Enum):
 class Resolution:
     """One call about one hold.
 
-    Attributes:
-        call: its id, by which it recognizes what it wrote.
-        asked: how much to confirm; None: all of it.
-        readmit: whether an expired hold is to be confirmed if there is headroom for it.
-        placed_by: the identity of the hold, once it was read.
+    `call`: the id by which it recognizes what it wrote. `asked`: how much to confirm; None: all of
+    it. `readmit`: an expired hold is to be confirmed if there is headroom for it. `placed_by`: the
+    identity of the hold, once it was read.
     """
 
     connection: Connection
@@ -385,13 +357,8 @@ class Resolution:
     def apply(self) -> Steps[EndOutcome | End]:
         """End the hold: four write units and a read unit; two for each further bin that holds.
 
-        Returns:
-            What became of it; for a release of a hold that is still valid `Unknown`. An end: of an
-            expired hold that may be readmitted.
-
-        Raises:
-            NoSuchHold: no hold has that id.
-            StaleDefinition: the counter was deleted or recreated.
+        The answer is what became of it: of a release of a hold that is still valid `Unknown`; of an
+        expired hold that may be readmitted an end.
         """
         ended = yield from attempt(
             None, self._request, self._interpret, self.give_up, self.attempts
@@ -415,7 +382,6 @@ class Resolution:
         return self.send(planned, updates, now_ms)
 
     def send(self, planned: End, updates: Sequence[Write], now_ms: int) -> Send:
-        """The transaction of the end of the hold and the writes of its counter."""
         # A late request to place the hold must find that it has ended.
         spare_ms = self.connection.clock_skew_ms + self.connection.request_life_ms
         kept_ms = self.definition.marker_window_ms + spare_ms
@@ -448,7 +414,6 @@ class Resolution:
         return Done(self.done(reply.state))
 
     def give_up(self, exhausted: Exhausted[Any]) -> EndOutcome:
-        """The outcome if no attempt is left."""
         return end(exhausted, self.definition.counter, _ADVICE)
 
     def _decide(
@@ -490,7 +455,6 @@ class Resolution:
         return None
 
     def done(self, planned: End | None) -> EndOutcome:
-        """The outcome of a transaction that was carried out."""
         if planned is None:
             raise AssertionError("only an end is written")
         hold = planned.hold

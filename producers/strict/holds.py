@@ -87,14 +87,7 @@ class Readmission:
     def apply(self) -> Steps[EndOutcome]:
         """Take the headroom: four write units; with bins two read units for each.
 
-        A refusal costs one read unit more.
-
-        Returns:
-            `Confirmed`; `BoundReached`: there is not enough headroom. `Duplicate`, `HoldConfirmed`:
-            another call was faster. `Contended`, `Unknown`.
-
-        Raises:
-            StaleDefinition: the counter was deleted or recreated.
+        A refusal costs one read unit more. `Duplicate`, `HoldConfirmed`: another call was faster.
         """
         resolution = self.resolution
         releases = Releases(resolution.connection)
@@ -202,12 +195,7 @@ class HoldChange(MarkerChange):
         return cls(connection, definition, change, begun.attempts, marker, begun.call)
 
     def found(self) -> Steps[StrictOutcome | None]:
-        """The outcome if a hold exists under the key; else None. Two read units at the most.
-
-        Raises:
-            IdempotencyKeyReused: it is of another amount.
-            StaleDefinition: the counter was deleted or recreated.
-        """
+        """The outcome if a hold exists under the key; else None. Two read units at the most."""
         try:
             stored = yield from stored_marker(self.connection, self.definition, self.change.id)
         except PASSING:
@@ -223,11 +211,7 @@ class HoldChange(MarkerChange):
         return [own, *(plan_part(table, self.definition, part, at_ms) for part in parts)]
 
     def duplicate_of(self, marker: Item, value: Amount | None) -> Duplicate:
-        """The outcome if the key was used by another call.
-
-        Raises:
-            IdempotencyKeyReused: for a change, or for another amount.
-        """
+        """As of a change; under the key of a change, or of another amount, it raises."""
         if not is_hold(marker) or marker["hold"] != amounts.negated(self.change.delta):
             raise self.change.reused(marker.get("delta"))
         return Duplicate(self.change.counter, value, decode_hold(self.change.counter, marker))

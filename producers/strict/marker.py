@@ -148,11 +148,7 @@ class MarkerChange:
     def begin(
         cls, connection: Connection, definition: Definition, change: StrictChange
     ) -> MarkerChange:
-        """Nothing sent yet.
-
-        Raises:
-            KeyExpired, ClockSkew: its key is too old, or dated too far ahead.
-        """
+        """Nothing sent yet; the age of the key is checked."""
         change.check_age(
             connection.clock.now_ms(), definition.marker_window_ms, connection.clock_skew_ms
         )
@@ -171,12 +167,7 @@ class MarkerChange:
         return cls(connection, definition, change, attempts, marker, call)
 
     def at(self, parts: Sequence[Part]) -> Steps[StrictOutcome]:
-        """Apply it to these items: two write units each and two for the marker; one read unit.
-
-        Raises:
-            IdempotencyKeyReused: the key was used with another delta.
-            StaleDefinition: the counter was deleted or recreated.
-        """
+        """Apply it to these items: two write units each and two for the marker; one read unit."""
         at_ms = self.change.at_ms
         transaction = Transact(self.writes(parts), self.connection.ids.new_id(at_ms))
 
@@ -203,7 +194,6 @@ class MarkerChange:
         return (yield from self.applied(ended))
 
     def writes(self, parts: Sequence[Part]) -> list[Write]:
-        """The marker, and the change of each item."""
         table, at_ms = self.connection.counters, self.change.at_ms
         return [self.marker, *(update_of(table, self.definition, part, at_ms) for part in parts)]
 
@@ -267,11 +257,7 @@ class MarkerChange:
         return self.duplicate_of(marker, value)
 
     def duplicate_of(self, marker: Item, value: Amount | None) -> Duplicate:
-        """The outcome if the key was used by another call.
-
-        Raises:
-            IdempotencyKeyReused: for something else.
-        """
+        """The outcome if the key was used by another call, which must have meant the same."""
         if marker.get("delta") != self.change.delta:
             raise self.change.reused(marker.get("delta"))
         return Duplicate(self.change.counter, value)
@@ -293,20 +279,11 @@ def withdraw(
     """Write a void marker where a change would write its own: four write units.
 
     In a transaction that checks the counter's incarnation: a void marker of an earlier incarnation
-    would replace a marker of the current one.
+    would replace a marker of the current one. `until_ms`: when the change's own marker may have
+    expired; None: unknown.
 
-    Args:
-        connection: what to work with.
-        definition: of the counter.
-        change_id: the id of the change's key.
-        until_ms: when the change's own marker may have expired; None: unknown.
-
-    Returns:
-        `Withdrawn`: the change is not applied and never will be. `Duplicate`: it is applied.
-        `Unknown`: no clear answer, or an earlier void marker that is about to expire.
-
-    Raises:
-        StaleDefinition: the counter was deleted or recreated.
+    `Withdrawn`: the change is not applied and never will be. `Duplicate`: it is applied. `Unknown`:
+    no clear answer, or an earlier void marker that is about to expire.
     """
     counter = definition.counter
     void = put_marker(connection, definition, change_id, {"void": 1})

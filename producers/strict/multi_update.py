@@ -131,12 +131,7 @@ Reasons = tuple[Reason, ...]
 
 @dataclass(slots=True)
 class KeyedWrite:
-    """Writes under one key.
-
-    Attributes:
-        definitions: of its counters, as this process knows them.
-        call: the id of the call, by which it recognizes its own marker.
-    """
+    """Writes under one key; `call` is the id by which the call recognizes its own marker."""
 
     connection: Connection
     request: KeyedRequest
@@ -149,11 +144,7 @@ class KeyedWrite:
     def begin(
         cls, connection: Connection, request: KeyedRequest, definitions: Sequence[Definition]
     ) -> KeyedWrite:
-        """Nothing sent yet.
-
-        Raises:
-            KeyExpired, ClockSkew: the key is too old, or dated too far ahead.
-        """
+        """Nothing sent yet; the age of the key is checked."""
         until_ms = remembered_until(connection, request.key, WINDOW_MS, request.what)
         attempts = connection.attempts(request.at_ms + WINDOW_MS if until_ms is None else until_ms)
         call = connection.ids.new_id(request.at_ms)
@@ -170,13 +161,9 @@ class KeyedWrite:
     def at(self, writes: Sequence[Write]) -> Steps[StrictOutcome | Reasons]:
         """Carry all of the writes out: two write units each, and for the marker for each KB.
 
-        Returns:
-            The outcome; or, if conditions of the writes failed, a reason for each write. Such a
-            refusal is final only after `confirm_refusal`.
-
-        Raises:
-            IdempotencyKeyReused: the key was used for something else.
-            StaleDefinition: a counter was deleted or recreated, and the key was used before.
+        The answer: the outcome; or, if conditions of the writes failed, a reason for each write.
+        Such a refusal is final only after `confirm_refusal`. `StaleDefinition`: a counter was
+        deleted or recreated, and the key was used before.
         """
         send = self.send(writes)
         ended = yield from attempt(
@@ -185,7 +172,6 @@ class KeyedWrite:
         return (yield from self.meaning_of(ended)) if isinstance(ended, dict) else ended
 
     def send(self, writes: Sequence[Write]) -> Send:
-        """The transaction of these writes and the marker."""
         token = self.connection.ids.new_id(self.request.at_ms)
         return Send(Transact([self.marker, *writes], token))
 
@@ -203,7 +189,6 @@ class KeyedWrite:
         return Done(Applied(self.request.what, self.request.value))
 
     def give_up(self, exhausted: Exhausted[Any]) -> StrictOutcome:
-        """The outcome if no attempt is left."""
         return end(exhausted, self.request.what, _ADVICE)
 
     def confirm_refusal(self, refused: Refusal) -> Steps[StrictOutcome]:
@@ -234,11 +219,7 @@ class KeyedWrite:
         return Unknown(self.request.what, _ADVICE)
 
     def stale(self) -> Unknown:
-        """The outcome if one of the counters was deleted or recreated.
-
-        Raises:
-            StaleDefinition: no request of this call may be applied.
-        """
+        """A counter was deleted or recreated: unknown if a request may be applied, else raised."""
         if self.attempts.maybe_applied:
             return self.unknown
         raise StaleDefinition(f"of {self.request.what}, one was deleted or recreated")
@@ -275,10 +256,9 @@ def withdraw(
 
     `what` names the counters; `until_ms` is when the key's own marker may have expired, if known.
 
-    Returns:
-        `Withdrawn`: nothing under this key is applied, nor will be. `Duplicate`: it is applied.
-        `Unknown`, `Contended`: withdraw it again; `Unknown` is also the answer if an earlier void
-        marker is about to expire.
+    `Withdrawn`: nothing under this key is applied, nor will be. `Duplicate`: it is applied.
+    `Unknown`, `Contended`: withdraw it again; `Unknown` is also the answer if an earlier void
+    marker is about to expire.
     """
     void = _marker(connection, change_id, {"void": 1})
 
@@ -304,11 +284,8 @@ def withdraw(
 def check_counters(connection: Connection, change_id: str, key_text: str) -> Steps[None]:
     """Check that the changes of a key are in the counters that have their names now.
 
-    A read unit for each KB of the marker, and one for each counter.
-
-    Raises:
-        IdempotencyKeyReused: one of the counters was deleted or recreated since.
-        Throttled, Unclear, Unreachable: it could not be read.
+    A read unit for each KB of the marker, and one for each counter. If one of the counters was
+    deleted or recreated since, the key was used for others.
     """
     marker: Item | None = yield Send(Get(connection.counters, keys.keyed_key(change_id)))
     if marker is not None and "void" not in marker:
@@ -359,11 +336,7 @@ _DEALT: Final = ("lower", "upper")
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """What one counter takes, and where.
-
-    Attributes:
-        parts: which of its items take how much.
-    """
+    """What one counter takes, and which of its items take how much of it."""
 
     definition: Definition
     delta: Amount
@@ -373,11 +346,7 @@ class Leg:
 def legs_of(
     definitions: Sequence[Definition], changes: Mapping[str, Amount], random: Random
 ) -> list[Leg]:
-    """The legs of a change as they are tried first.
-
-    Raises:
-        BadSetting: a counter's method takes no part in this.
-    """
+    """The legs of a change as they are tried first; counters of method `set` are refused."""
     for definition in definitions:
         if definition.method is Method.SET:
             raise BadSetting(
@@ -392,11 +361,6 @@ def legs_of(
 
 
 def check_number(changes: Mapping[str, Amount]) -> None:
-    """Check that one transaction can change so many counters.
-
-    Raises:
-        TooManyCounters: it cannot.
-    """
     if not 1 <= len(changes) <= COUNTERS_MAX:
         raise TooManyCounters(
             f"{len(changes)} counters to change: one transaction takes 1 to {COUNTERS_MAX}"
@@ -404,11 +368,7 @@ def check_number(changes: Mapping[str, Amount]) -> None:
 
 
 def transfer_of(source: str, target: str, moved: Amount) -> dict[str, Amount]:
-    """A transfer as changes.
-
-    Raises:
-        BadSetting: from a counter to itself.
-    """
+    """A transfer as changes; source and target must differ."""
     if source == target:
         raise BadSetting(f"a transfer from {source!r} to itself changes nothing")
     return {source: amount.negated(moved), target: moved}
@@ -420,10 +380,8 @@ def apply_legs(
     """Apply all legs, or none: two write units each, and for the marker for each KB.
 
     Each round is another plan from another reading, with the attempts of the same call. Expired
-    holds of a counter that refuses are released first.
-
-    Raises:
-        StaleDefinition: a counter was deleted or recreated, and no request may be applied.
+    holds of a counter that refuses are released first. `StaleDefinition`: no request may be
+    applied.
     """
     what, releases, splits = write.request.what, Releases(connection), 0
     while splits < _SPLITS:
@@ -524,12 +482,7 @@ class ExactWrite:
     write: KeyedWrite
 
     def apply(self) -> Steps[StrictOutcome]:
-        """Set it.
-
-        Raises:
-            BadBounds: value and bounds are further apart than a number can hold.
-            StaleDefinition: the counter was deleted or recreated, and no request may be applied.
-        """
+        """Set it, unless value and bounds are further apart than a number can hold."""
         releases = Releases(self.write.connection)
         try:
             ended = yield from self._attempt()
@@ -543,11 +496,7 @@ class ExactWrite:
         return ended
 
     def _unless_set(self, error: BadBounds) -> Steps[StrictOutcome]:
-        """The outcome of a request that got no answer; the error if none can be applied any more.
-
-        Raises:
-            BadBounds: the counter was not set.
-        """
+        """The outcome of a request that got no answer; the error if none can be applied now."""
         if not self.write.attempts.maybe_applied:
             raise error
         refused = Contended(self.definition.counter, self.write.attempts.made, str(error))

@@ -72,11 +72,7 @@ class Fate(Enum):
 
 
 def fate(change: StrictChange, based_on: StrictState, found: StrictState, kept: int) -> Fate:
-    """What became of a write, by the state that it was based on and the one found since.
-
-    Raises:
-        IdempotencyKeyReused: its key was used by another call, with another delta.
-    """
+    """What became of a write, by the state that it was based on and the one found since."""
     if found.incarnation != based_on.incarnation:
         return Fate.UNKNOWN
     if change.remembered_in(found.tags):
@@ -127,7 +123,6 @@ def plan_fence(table: str, definition: Definition, state: StrictState) -> Update
 
 
 def kept_tags(definition: Definition) -> int:
-    """How many tags the counter's item keeps."""
     return (definition.history or 1) if definition.method is Method.HISTORY else 1
 
 
@@ -170,19 +165,12 @@ class OptimisticChange:
     def begin(
         cls, connection: Connection, definition: Definition, change: StrictChange
     ) -> OptimisticChange:
-        """Nothing sent yet."""
         return cls(connection, definition, change, connection.attempts(policy=_POLICY))
 
     def apply(self, known: StrictState | None, *, read: bool = False) -> Steps[StrictOutcome]:
         """Read, unless the state is known; write; find out what became of it.
 
-        Args:
-            known: the state to begin with, or None.
-            read: whether this call read that state; a refusal must not be based on an older one.
-
-        Raises:
-            IdempotencyKeyReused: the key was used with another delta.
-            StaleDefinition: the counter was deleted or recreated.
+        `read`: this call read that state; a refusal must not be based on an older one.
         """
         first: Recheck[_Next] | Done[StrictOutcome] = Recheck(_Read())
         if known is not None:

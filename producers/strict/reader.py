@@ -76,11 +76,7 @@ _OR_OVER_REGIONS: Final = (
 
 
 def check_over_regions(definition: Definition) -> None:
-    """Check that a counter can work over regions.
-
-    Raises:
-        BadSetting: it needs what the table `strict` does not support.
-    """
+    """Check that a counter needs nothing that the table `strict` does not support."""
     why = _WHY_NOT.get(definition.method)
     if definition.bins > 1:
         why = "bins are created, read and dealt by transactions, which it does not support"
@@ -93,11 +89,7 @@ def check_over_regions(definition: Definition) -> None:
 
 
 def refuse_together(namespace: Namespace) -> None:
-    """Refuse counters over regions where a transaction is needed.
-
-    Raises:
-        BadSetting: the counters of the namespace are over regions.
-    """
+    """Refuse counters over regions where a transaction is needed."""
     if namespace.kind is Kind.STRICT_REGIONS:
         raise BadSetting(
             f"counters of namespace {namespace.name!r} are over regions, in a table that takes no "
@@ -107,11 +99,7 @@ def refuse_together(namespace: Namespace) -> None:
 
 
 def check_age(connection: Connection, definition: Definition, item: Item) -> None:
-    """Check that no request of a counter's creation can be applied any more.
-
-    Raises:
-        Refused: the counter is too young to be deleted.
-    """
+    """Check that no request of a counter's creation can be applied any more."""
     created_ms = optional(item, "created_at", int)
     if created_ms is None:
         return
@@ -127,32 +115,18 @@ def check_age(connection: Connection, definition: Definition, item: Item) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """The definitions of the strict counters of one table.
-
-    Attributes:
-        connection: what the counters of the table are changed with.
-    """
+    """The definitions of the strict counters of the one table that its connection names."""
 
     connection: Connection
     _known: Recent[str, Definition] = field(default_factory=Recent, repr=False)
 
     def get(self, counter: str) -> tuple[Definition, Item | None]:
-        """A counter's definition, and its main item if it had to be read: one read unit then.
-
-        Raises:
-            NoSuchCounter: no counter has that name.
-            CorruptItem: it cannot be read.
-        """
+        """A counter's definition, and its main item if it had to be read: one read unit then."""
         known = self._known.get(counter)
         return self.read(counter) if known is None else (known.value, None)
 
     def read(self, counter: str) -> tuple[Definition, Item]:
-        """The same, always with a read: one read unit.
-
-        Raises:
-            NoSuchCounter: no counter has that name.
-            CorruptItem: it cannot be read.
-        """
+        """The same, always with a read: one read unit."""
         connection = self.connection
         item = connection.retrying.get(
             connection.counters, keys.total_key(counter), consistent=True
@@ -168,11 +142,9 @@ class Definitions:
         return definition, item
 
     def keep(self, definition: Definition) -> None:
-        """Know it without a read."""
         self._known.keep(definition.counter, definition)
 
     def forget(self, counter: str) -> None:
-        """Read it again the next time."""
         self._known.forget(counter)
 
 
@@ -186,16 +158,11 @@ class StrictTables:
     _over_regions: Definitions | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """No definition known yet."""
         self.namespaces, self.home = Namespaces(self.connection), Definitions(self.connection)
 
     @property
     def over_regions(self) -> Definitions:
-        """The definitions of the counters over regions.
-
-        Raises:
-            StackNotFound: the stack has no such table here.
-        """
+        """The definitions of the counters over regions, if the stack has their table here."""
         if self._over_regions is None:
             there = self.connection
             named = replace(there.settings, strict_table=there.setting("strict_table"))
@@ -203,14 +170,7 @@ class StrictTables:
         return self._over_regions
 
     def of(self, counter: str) -> Definitions:
-        """The definitions of the table that a counter is in.
-
-        Raises:
-            NamespaceUnknown: its namespace cannot be seen from here.
-            WrongKind: its namespace is of another kind.
-            WrongRegion: it is in the home region, and this is another one.
-            StackNotFound: it is over regions, and the stack has no such table here.
-        """
+        """The definitions of the table that a counter is in, if it can be used from here."""
         counter = keys.check_counter(counter)
         name = keys.namespace_of(counter)
         if self.namespaces.get(name, Kind.STRICT).kind is Kind.STRICT_REGIONS:
@@ -219,11 +179,7 @@ class StrictTables:
         return self.at_home(counter)
 
     def for_new(self, definition: Definition, *, regions: bool) -> Definitions:
-        """The same for a new counter, whose namespace is created if it is new.
-
-        Raises:
-            As `of`, and BadSetting: the counter cannot work over regions.
-        """
+        """The same for a new counter, whose namespace is created if it is new."""
         counter, kind = definition.counter, Kind.STRICT_REGIONS
         if not regions:
             namespace = self.namespaces.find(keys.namespace_of(counter))
@@ -239,22 +195,14 @@ class StrictTables:
         return known
 
     def together(self, counters: Sequence[str]) -> Definitions:
-        """The definitions for a transaction of several counters.
-
-        Raises:
-            As `of`, and BadSetting: one of them is over regions.
-        """
+        """The definitions for a transaction of several counters, none of them over regions."""
         for counter in counters:
             refuse_together(self.namespaces.get(keys.namespace_of(counter), Kind.STRICT))
             self.namespaces.expect(counter, Kind.STRICT)
         return self.at_home(", ".join(counters))
 
     def at_home(self, what: str) -> Definitions:
-        """The definitions in the home region.
-
-        Raises:
-            WrongRegion: this is another region; a bound could not be kept from there.
-        """
+        """The definitions in the home region: a bound could not be kept from another one."""
         self.connection.refuse_elsewhere(f"{what!r}: strict counters work", _OR_OVER_REGIONS)
         return self.home
 
@@ -321,22 +269,13 @@ def read_of(connection: Connection, definition: Definition) -> Get | TransactGet
 def states_of(
     definition: Definition, answer: Item | Sequence[Item | None] | None
 ) -> list[StrictState]:
-    """The states in the answer to `read_of`.
-
-    Raises:
-        StaleDefinition: an item is gone, or belongs to another incarnation of the counter.
-    """
+    """The states in the answer to `read_of`."""
     items = [answer] if answer is None or isinstance(answer, dict) else answer
     return [decode_state(definition.expect(item)) for item in items]
 
 
 def read_bins(connection: Connection, definition: Definition) -> Steps[list[Item]]:
-    """The bins as of one moment, as they are stored: two read units each.
-
-    Raises:
-        StaleDefinition: one is gone, or belongs to another incarnation of the counter.
-        Throttled: no attempt succeeded, because of writes to the bins or other errors.
-    """
+    """The bins as of one moment, as they are stored: two read units each."""
 
     def interpret(reply: Reply[None]) -> Verdict[None, list[Item]]:
         if isinstance(reply.answer, CountledgerError):
@@ -355,12 +294,7 @@ def read_bins(connection: Connection, definition: Definition) -> Steps[list[Item
 def split_over_bins(
     connection: Connection, definition: Definition, delta: Amount
 ) -> Steps[list[Part] | BoundReached]:
-    """A change over as few bins as have the headroom, or why all have not: two read units each.
-
-    Raises:
-        StaleDefinition, Throttled: as `read_bins`.
-        CorruptItem: the bins contradict their sum.
-    """
+    """A change over as few bins as have the headroom, or why all have not: two read units each."""
     states = states_of(definition, (yield from read_bins(connection, definition)))
     parts = split(list(zip(definition.places, states, strict=True)), delta)
     if parts is not None:
@@ -377,11 +311,9 @@ def split_over_bins(
 def read_counter(
     connection: Connection, definition: Definition, main: Item | None
 ) -> Steps[StrictCounter]:
-    """A counter as of one moment: one read unit, unless its main item is given; two for each bin.
+    """A counter as of one moment, or as its given main item shows it.
 
-    Raises:
-        StaleDefinition: the counter was deleted or recreated.
-        CorruptItem: an item cannot be read.
+    One read unit, unless that item is given; two for each bin.
     """
     if main is None:
         main = yield Send(Get(connection.counters, definition.main))
@@ -403,16 +335,7 @@ def created(definition: Definition, items: Sequence[Item]) -> StrictCounter:
 def list_counters(
     connection: Connection, namespace: str, on_corrupt: OnCorrupt | None = None
 ) -> Iterator[StrictCounter]:
-    """The counters of a namespace by name; half a read unit for each and for each bin.
-
-    Args:
-        connection: what to read with.
-        namespace: whose counters.
-        on_corrupt: called with the error of each counter that cannot be read, which is left out.
-
-    Raises:
-        CorruptItem: an item cannot be read, and `on_corrupt` is not given.
-    """
+    """The counters of a namespace by name; half a read unit for each and for each bin."""
     condition = Compare("counter", "=", keys.STRICT_PREFIX + namespace)
     for page in connection.retrying.pages(Query(connection.counters, condition)):
         names = [item["part"] for item in page if removed_id(item) is None]

@@ -123,8 +123,7 @@ class Look(Enum):
 class RecentLooks:
     """When this process looked for expired holds of each counter, and until when none expires.
 
-    Attributes:
-        begun: how many looks this process has begun.
+    `begun`: how many looks it has begun.
     """
 
     begun: int = 0
@@ -136,10 +135,7 @@ class RecentLooks:
     def begin(self, counter: str, now_ms: int, tried: int) -> Look:
         """Whether to look now. If so, `end` has to follow.
 
-        Args:
-            counter: its name.
-            now_ms: the time.
-            tried: how many looks had begun when the refused request was sent.
+        `tried`: how many looks had begun when the refused request was sent.
         """
         with self._lock:
             began_ms, number, quiet_until_ms = self._last.get(counter, (0, 0, 0))
@@ -155,12 +151,7 @@ class RecentLooks:
             return Look.NOW
 
     def end(self, counter: str, quiet_until_ms: int | None) -> None:
-        """A look is over.
-
-        Args:
-            counter: its name.
-            quiet_until_ms: until when nothing more expires; None: not known, so look again.
-        """
+        """A look is over; until then nothing more expires (None: not known, so look again)."""
         with self._lock:
             began_ms, number, _ = self._last.pop(counter, (0, 0, None))
             if quiet_until_ms is not None:
@@ -171,11 +162,10 @@ class RecentLooks:
 class Releases:
     """What one call releases so that it is not refused. Made before its first request.
 
-    Attributes:
-        until_ms: until when it waits, at least; begins with the first release.
-        waits: how often it has waited: for others, or after an error.
-        handled: the counters and ids of the keys of holds that it has released or found ended.
-        tried: how many looks this process had begun when the last request of the call was sent.
+    From the first release on it waits until `until_ms` at least; `waits`: how often it has waited,
+    for others or after an error. `handled`: the counters and ids of the keys of holds that it has
+    released or found ended. `tried`: how many looks this process had begun when the last request of
+    the call was sent.
     """
 
     connection: Connection
@@ -185,15 +175,10 @@ class Releases:
     tried: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """The first request of the call follows."""
         self.tried = self.connection.shared(RecentLooks).begun
 
     def for_refused(self, definition: Definition, refused: BoundReached) -> Steps[bool]:
-        """Release expired holds of a counter that refused; whether to try again.
-
-        Raises:
-            Throttled: as `release`.
-        """
+        """Release expired holds of a counter that refused; whether to try again."""
         if refused.side != "lower" or not refused.held:
             return False
         return (yield from self.release(definition))
@@ -219,11 +204,7 @@ class Releases:
         return ended
 
     def split(self, definition: Definition, delta: Amount) -> Steps[list[Part] | BoundReached]:
-        """A change split over bins, once there is headroom for it or no expired hold is left.
-
-        Raises:
-            Throttled: as `release`; or the bins changed in every attempt to read them.
-        """
+        """A change split over bins, once there is headroom for it or no expired hold is left."""
         while True:
             parts = yield from split_over_bins(self.connection, definition, delta)
             if not isinstance(parts, BoundReached) or not (
@@ -236,10 +217,8 @@ class Releases:
 
         Half a read unit for each page of each bucket (one bucket without bins, 16 at most); two
         write units for the lease if there is an expired hold, and a read unit and the units of a
-        cancellation for each.
-
-        Raises:
-            Throttled: the time of the call is over, and expired holds may be left.
+        cancellation for each. `Throttled`: the time of the call is over, and expired holds may be
+        left.
         """
         if (yield from self._look(definition)):
             self.tried = self.connection.shared(RecentLooks).begun
@@ -314,9 +293,8 @@ def _lapsed(
 ) -> Steps[tuple[list[str], int | None]]:
     """The holds of a counter that can be released, and until when no more can be.
 
-    Returns:
-        The ids of their keys, 25 at most, as the index lists them, without those that are handled;
-        and None if there is one: there may be more.
+    By the ids of their keys, 25 at most, as the index lists them, without those that are handled;
+    and None if there is one: there may be more.
     """
     places = keys.marker_places(definition.counter, definition.bins)
     now_ms, skew_ms = connection.clock.now_ms(), connection.clock_skew_ms
@@ -360,9 +338,7 @@ def release_hold(connection: Connection, definition: Definition, change_id: str)
 def is_copied_into(connection: Connection, on_failure: Callable[[Item, Exception], object]) -> bool:
     """Whether a restore copies items into the table now: one read unit.
 
-    Args:
-        connection: of the table.
-        on_failure: called with the error of the read; then nothing should be released either.
+    `on_failure` is called with the error of the read; then nothing should be released either.
     """
     key = keys.restore_key()
     try:
@@ -410,9 +386,6 @@ def open_holds(
 
     Half a read unit for each, a whole one if consistent, and half of one for about 30 holds beside
     these in the index.
-
-    Raises:
-        CorruptItem: a hold cannot be read, and `on_corrupt` is not given.
     """
     reads, table, counter = connection.retrying, connection.counters, definition.counter
     places = keys.marker_places(counter, definition.bins)
@@ -433,10 +406,6 @@ def compare_held(connection: Connection, definition: Definition) -> Steps[HeldCo
 
     Twice a read unit, with bins two for each, and a read unit for each open hold; up to three times
     that, and ten seconds, if they differ.
-
-    Raises:
-        StaleDefinition: the counter was deleted or recreated.
-        CorruptItem: an item of it, or a hold, cannot be read.
     """
     before = yield from _items(connection, definition)
     for settle_ms in (0, _SETTLE_MS, _SETTLE_MS):
@@ -508,10 +477,9 @@ def _items(connection: Connection, definition: Definition) -> Steps[list[Item]]:
 class ReleaseReport:
     """What a run did.
 
-    Attributes:
-        released: how many holds it released, or found released a moment before.
-        overdue: how many it could not release, and at least one for each bucket without its turn.
-        oldest_ms: for how long the oldest of these could have been released; 0 if there is none.
+    `released` includes those that were released a moment before; `overdue` those that it could not
+    release, and at least one for each bucket without its turn. The oldest of these could have been
+    released for `oldest_ms`; 0 if there is none.
     """
 
     released: int = 0
@@ -528,8 +496,7 @@ class ReleaseReport:
 class OverdueHolds:
     """The expired holds of the counters of a table.
 
-    Attributes:
-        on_failure: called with the key and the error of a hold that could not be released.
+    `on_failure` is called with the key and the error of a hold that could not be released.
     """
 
     connection: Connection
@@ -537,7 +504,6 @@ class OverdueHolds:
     definitions: Definitions = field(init=False)
 
     def __post_init__(self) -> None:
-        """No definition known yet."""
         object.__setattr__(self, "definitions", Definitions(self.connection))
 
     def release(self, deadline_ms: int) -> ReleaseReport:
@@ -545,9 +511,6 @@ class OverdueHolds:
 
         Half a read unit for each bucket and for about 30 holds, a read unit for each hundred; for
         each hold two read units, and the write units of a cancellation.
-
-        Raises:
-            ServiceFailed: the index cannot be read.
         """
         report = ReleaseReport()
         buckets = all_buckets()
@@ -561,9 +524,6 @@ class OverdueHolds:
         """For how long the oldest expired hold could have been released; 0 if there is none.
 
         Half a read unit for each bucket, eight together.
-
-        Raises:
-            ServiceFailed: the index cannot be read.
         """
         connection = self.connection
         before_ms = connection.clock.now_ms() - connection.clock_skew_ms

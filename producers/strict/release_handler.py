@@ -40,18 +40,9 @@ def _parts() -> _ReleaserParts:
 
 
 def release(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001 - Lambda's
-    """Release the holds whose time is over.
+    """Release the holds whose time is over; the answer is what was released, and what is left.
 
-    Args:
-        event: of the schedule; nothing of it is used.
-        context: of the invocation.
-
-    Returns:
-        What was released, and what is left.
-
-    Raises:
-        CountledgerError: as `OverdueHolds.release`. No metric is sent then, and the alarm takes its
-            absence for a breach.
+    After an error no metric is sent, and the alarm takes its absence for a breach.
     """
     parts = _parts()
     deadline_ms = SystemClock().now_ms() + context.get_remaining_time_in_millis() - _MARGIN_MS

@@ -107,8 +107,7 @@ _RAISED: Final = Throttled("the fence of the counter was raised by another call"
 class TokenRequest:
     """What a change writes under its token: the same for every try of the same parts.
 
-    Attributes:
-        fences: the number of the fence of each item.
+    It names the number of the fence of each item.
     """
 
     parts: tuple[Part, ...]
@@ -149,11 +148,7 @@ class _AppliedBy(Enum):
 
 @dataclass(slots=True)
 class RequestTokenChange:
-    """One change by method request_token.
-
-    Attributes:
-        sent: the change as it was sent last.
-    """
+    """One change by method request_token; `sent` is the change as it was sent last."""
 
     connection: Connection
     definition: Definition
@@ -165,11 +160,7 @@ class RequestTokenChange:
     def begin(
         cls, connection: Connection, definition: Definition, change: StrictChange
     ) -> RequestTokenChange:
-        """Nothing sent yet.
-
-        Raises:
-            KeyExpired, ClockSkew: its key is too old, or dated too far ahead.
-        """
+        """Nothing sent yet; the age of the key is checked."""
         life_ms = connection.token_life_ms
         change.check_age(connection.clock.now_ms(), life_ms, connection.clock_skew_ms)
         attempts = connection.attempts(change.remembered_until(life_ms))
@@ -179,12 +170,8 @@ class RequestTokenChange:
         """Apply it to these items: two write units each, and one read unit for the value.
 
         After a request without an answer one write unit more for the fence, and two for each item
-        for the question.
-
-        Raises:
-            IdempotencyKeyReused: the key was used with another delta.
-            TokenMismatch: the same for a counter with bins, where another bin may have taken it.
-            StaleDefinition: the counter was deleted or recreated.
+        for the question. `TokenMismatch`: the key was used with another delta for a counter with
+        bins, where another bin may have taken it.
         """
         first: _Next = _SendChange(self._request(parts))
         try:
@@ -355,12 +342,7 @@ class RequestTokenChange:
         )
 
     def _taken(self) -> Steps[StrictOutcome]:
-        """The token stands for other writes: the change under another fence, none, or another one.
-
-        Raises:
-            IdempotencyKeyReused: for another delta.
-            StaleDefinition: the counter was deleted or recreated.
-        """
+        """The token stands for other writes: the change under another fence, none, or another."""
         connection, whole = self.connection, Part(self.definition.main, self.change.delta)
         if self.sent is None:
             raise AssertionError("a request was sent")
@@ -404,20 +386,11 @@ def withdraw(
     """Use up the token of a change, in a transaction that raises the fence: two write units.
 
     One write unit more for each bin, and for a token that is taken already: then the change, or an
-    earlier withdrawal, may have left requests that are under way.
+    earlier withdrawal, may have left requests that are under way. `until_ms`: when a change that
+    was applied under the token may be forgotten; None: unknown.
 
-    Args:
-        connection: what to work with.
-        definition: of the counter.
-        change_id: the id of the change's key.
-        until_ms: when a change that was applied under the token may be forgotten; None: unknown.
-
-    Returns:
-        `Withdrawn`: the change is not applied, and no request of before can be. `Duplicate`: the
-        token is taken, the change is applied. `Unknown`: no clear answer.
-
-    Raises:
-        StaleDefinition: the counter was deleted or recreated.
+    `Withdrawn`: the change is not applied, and no request of before can be. `Duplicate`: the token
+    is taken, the change is applied. `Unknown`: no clear answer.
     """
     counter, token = definition.counter, token_of(definition, change_id)
     void = Transact([raising(connection.counters, definition.main, definition.incarnation)], token)
@@ -482,7 +455,6 @@ def none_of(change_id: str) -> tuple[Condition, ...]:
 
 
 def plan_change(table: str, definition: Definition, change: StrictChange) -> Update:
-    """The one write of a change."""
     return Update(
         table,
         definition.main,
@@ -528,11 +500,7 @@ class SetChange:
     def begin(
         cls, connection: Connection, definition: Definition, change: StrictChange
     ) -> SetChange:
-        """Nothing sent yet.
-
-        Raises:
-            BadDelta: it is neither +1 nor -1.
-        """
+        """Nothing sent yet; a change is +1 or -1."""
         if change.delta not in {1, -1}:
             raise BadDelta(
                 f"counter {change.counter!r} of method set takes changes of 1 and -1, not "
@@ -541,12 +509,7 @@ class SetChange:
         return cls(connection, definition, change, connection.attempts())
 
     def at(self, parts: Sequence[Part]) -> Steps[StrictOutcome]:
-        """Apply it: one write unit for each KB of the item.
-
-        Raises:
-            IdempotencyKeyReused: the key was used with the other delta.
-            StaleDefinition: the counter was deleted or recreated.
-        """
+        """Apply it: one write unit for each KB of the item."""
         counter = self.change.counter
         write = plan_change(self.connection.counters, self.definition, self.change)
 
@@ -567,7 +530,6 @@ class SetChange:
         )
 
     def _refused(self, part: Part, item: Item | None, *, maybe_applied: bool) -> StrictOutcome:
-        """What the item says that failed the condition."""
         change, counter = self.change, self.change.counter
         if item is None or not self.definition.is_of(item):
             if maybe_applied:
@@ -621,12 +583,8 @@ def withdraw_of_set(
 
     Nothing is written to a full set: no change under a new key can be applied any more.
 
-    Returns:
-        `Withdrawn`: the change is not applied and never will be. `Duplicate`: it is applied.
-        `Unknown`: no clear answer.
-
-    Raises:
-        StaleDefinition: the counter was deleted or recreated.
+    `Withdrawn`: the change is not applied and never will be. `Duplicate`: it is applied. `Unknown`:
+    no clear answer.
     """
     counter = definition.counter
 

@@ -37,10 +37,6 @@ class StrictTransactions:
 
     The key stands for all changes together and is remembered for a day, whatever the counters'
     methods are: the same key with the same changes returns `Duplicate`.
-
-    Attributes:
-        connection: clients, table, clock and randomness.
-        tables: the definitions of the counters.
     """
 
     connection: Connection
