@@ -236,13 +236,9 @@ class LimitChanged(CountledgerError):
 class Wanted:
     """What a call wants, the same for every attempt.
 
-    Attributes:
-        at_ms: when the call began; decides the window.
-        key: as the caller gave it, without its time; None: none.
-        key_at_ms: when the key was made, if the caller gave that.
-        key_id: the id of the key, or drawn for this call.
-        reserve: whether the amount may be corrected later.
-        again: without a key: whether a request without an answer is sent again.
+    The time when it began (`at_ms`) decides the window. `key` is as the caller gave it, without its
+    time, and `key_id` its id, or drawn for this call. `reserve`: the amount may be corrected later.
+    `again`: without a key, a request without an answer is sent again.
     """
 
     counter: str
@@ -277,9 +273,7 @@ class Decision:
     def refused(self, item: Item | None, now_ms: int) -> Denied:
         """Why the counter of the window refuses the amount.
 
-        Raises:
-            LimitChanged: it knows a newer revision.
-            CorruptItem: it has no reason.
+        `LimitChanged`: it knows a newer revision. `CorruptItem`: it has no reason.
         """
         found = item or {}
         if found.get("revision", 0) > self.limit.revision:
@@ -312,12 +306,7 @@ class Decision:
         return Admitted(wanted.counter, wanted.amount, window.name, left, ends, ticket=ticket)
 
     def meaning_of(self, marker: Item) -> Admitted:
-        """What a marker that exists says of this call, in whatever window it is counted.
-
-        Raises:
-            IdempotencyKeyReused: it is of another amount, or of another kind of call.
-            TicketResolved: it is of a reservation that is committed or released.
-        """
+        """What a marker that exists says of this call, in whatever window it is counted."""
         wanted, state = self.wanted, marker.get("state")
         reserved = state != ACQUIRED
         if marker.get("amount") != wanted.amount or reserved is not wanted.reserve:
@@ -375,15 +364,6 @@ _RAISED: Final = Throttled("the fence of the window was raised by another call")
 def acquiring(
     connection: Connection, limits: Limits, wanted: Wanted, attempts: Attempts
 ) -> Steps[Admitted | Denied]:
-    """Count an amount if the limit allows it.
-
-    Raises:
-        NoSuchQuota: no quota is for the counter.
-        IdempotencyKeyReused: the key was used for something else.
-        TicketResolved: the reservation of the key is committed or released.
-        Unclear: no attempt got a clear answer.
-        Throttled: every attempt was refused for now; nothing was written.
-    """
     for _ in range(_REVISIONS):
         limit = yield from limits.of(wanted.counter, attempts)
         window = window_of(wanted.at_ms, limit.quota.per, zone_of(limit.quota.time_zone))
@@ -407,20 +387,14 @@ class _Admission:
 
     @property
     def wanted(self) -> Wanted:
-        """What the call wants."""
         return self.decision.wanted
 
     @property
     def limit(self) -> CounterLimit:
-        """As it was read."""
         return self.decision.limit
 
     def carry_out(self) -> Steps[Admitted | Denied]:
-        """The outcome.
-
-        Raises:
-            LimitChanged: there is a newer revision, or this one was read too long ago.
-        """
+        """The outcome, unless the limit must be read again."""
         keyed = self.wanted.reserve or self.wanted.key is not None
         if self.wanted.amount > self.limit.amount:
             if self.limit.read_at_ms < self.wanted.at_ms:
@@ -556,11 +530,7 @@ class _Admission:
         return otherwise(reply)
 
     def _token(self) -> str:
-        """The token of the key.
-
-        Raises:
-            KeyExpired, ClockSkew: the key is too old, or dated too far ahead.
-        """
+        """The token of the key, whose age is checked."""
         wanted, connection = self.wanted, self.connection
         if wanted.key_at_ms is not None:
             what = f"idempotency key {wanted.key!r} of {wanted.counter!r}"
@@ -575,11 +545,8 @@ class _Admission:
         """What another process counted under the token, if it named another number than `asked`.
 
         A read unit, and two write units for each number, the last `FENCES_ASKED` at the most; and
-        one if the number is not the one that this call has asked with.
-
-        Raises:
-            IdempotencyKeyReused: the token stands for something else.
-            Unclear: no clear answer, or there are numbers before those.
+        one if the number is not the one that this call has asked with. `Unclear`: no clear answer,
+        or there are numbers before those.
         """
         place = self._window_key
         try:
@@ -650,20 +617,14 @@ class _Admission:
     def _meaning_of(self, marker: Item) -> Admitted:
         """What a marker that exists says of this call.
 
-        Raises:
-            Unclear: it is of an earlier call, and expires before a late request is too old.
-            IdempotencyKeyReused, TicketResolved: as `Decision.meaning_of`.
+        `Unclear`: it is of an earlier call, and expires before a late request is too old.
         """
         if not decides(self.connection, marker, self.wanted.call, self.attempts):
             raise self.decision.unknown()
         return self.decision.meaning_of(marker)
 
     def _final(self, refused: Denied) -> Denied:
-        """A denial, unless a request of this call may be applied yet.
-
-        Raises:
-            Unclear: it may.
-        """
+        """A denial; `Unclear` while a request of this call may be applied yet."""
         if self.attempts.maybe_applied:
             raise self.decision.unknown()
         return refused
@@ -699,26 +660,13 @@ _RESOLVE_AGAIN: Final = "call again with the same ticket: it cannot be resolved 
 
 
 def committing(connection: Connection, ticket: Ticket, actual: Amount) -> Steps[Committed]:
-    """Count the actual amount instead of the reserved one.
-
-    Raises:
-        TicketResolved: it was released, or committed with another amount.
-        TicketExpired: it can no longer be resolved.
-        BadQuota: the ticket was changed.
-        Unclear, Throttled: call again with the same ticket.
-    """
     mine = yield from _resolving(connection, ticket, COMMITTED, actual)
     overrun = max(0, add(actual, negated(ticket.amount)))
     return Committed(ticket.counter, actual, overrun, duplicate=not mine)
 
 
 def releasing(connection: Connection, ticket: Ticket) -> Steps[bool]:
-    """Count nothing for a reservation; whether this call did it.
-
-    Raises:
-        TicketResolved: it was committed.
-        TicketExpired, Unclear, Throttled: as `committing`.
-    """
+    """Count nothing for a reservation; whether this call did it."""
     return (yield from _resolving(connection, ticket, RELEASED, 0))
 
 
@@ -760,10 +708,7 @@ def _resolving(connection: Connection, ticket: Ticket, state: str, actual: Amoun
 def _meaning_of(marker: Item | None, ticket: Ticket, state: str, actual: Amount) -> object:
     """Which call has resolved a reservation in the wanted way.
 
-    Raises:
-        TicketExpired: its marker is gone.
-        BadQuota: the ticket was changed.
-        TicketResolved: it was resolved in another way.
+    `TicketExpired`: its marker is gone. `BadQuota`: the ticket was changed.
     """
     if marker is None or marker.get("call") != ticket.reservation:
         raise _expired(ticket)

@@ -73,11 +73,6 @@ def _records(connection: Connection) -> Records:
 
 
 def creating(connection: Connection, item: Item) -> Steps[Quota]:
-    """Create a quota from its own attributes.
-
-    Raises:
-        QuotaExists: a quota of that prefix exists.
-    """
     prefix: str = item["part"]
 
     def decide(there: Item | None) -> Replacement:
@@ -95,11 +90,7 @@ def creating(connection: Connection, item: Item) -> Steps[Quota]:
 def limiting(
     connection: Connection, prefix: str, limit: Amount | None, counter: str | None
 ) -> Steps[None]:
-    """Set the limit of a quota, or of one of its counters (None: that of the quota again).
-
-    Raises:
-        NoSuchQuota: no quota has that prefix.
-    """
+    """Set the limit of a quota, or of one of its counters (None: that of the quota again)."""
 
     def decide(there: Item | None) -> Replacement:
         found = _existing(prefix, there)
@@ -123,9 +114,6 @@ def deleting(connection: Connection, prefix: str) -> Steps[None]:
 
     So do the limits of its counters: a process that has read the quota, but not yet the lower limit
     of a counter, must find it.
-
-    Raises:
-        NoSuchQuota: no quota has that prefix.
     """
 
     def decide(there: Item | None) -> Replacement:
@@ -193,11 +181,7 @@ _TRY_AGAIN: Final = "nothing was written; try again"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of counters.
-
-    Attributes:
-        life_ms: how long a limit is used after it was read.
-    """
+    """The limits of counters; each is used for `life_ms` after it was read."""
 
     connection: Connection
     life_ms: int = QUOTA_LIMIT_LIFE_MS
@@ -205,7 +189,6 @@ class Limits:
     _quotas: Recent[str, list[Quota]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Nothing is known yet."""
         object.__setattr__(self, "_known", Recent(self.life_ms))
         object.__setattr__(self, "_quotas", Recent(self.life_ms))
 
@@ -213,10 +196,6 @@ class Limits:
         """The limit of a counter: at most a read unit, and one if it may have its own limit.
 
         Nothing is read if this process has read both within `life_ms`.
-
-        Raises:
-            NoSuchQuota: no quota is for the counter.
-            CorruptItem: a quota cannot be read.
         """
         now_ms = self.connection.clock.now_ms()
         known = self._known.get(counter, now_ms)
@@ -235,12 +214,10 @@ class Limits:
         return self._known.keep(counter, limit, read_at_ms).value
 
     def forget(self, counter: str) -> None:
-        """Read the limit of a counter again the next time."""
         self._known.forget(counter)
         self._quotas.forget(keys.namespace_of(counter))
 
     def is_fresh(self, limit: CounterLimit) -> bool:
-        """Whether a limit may still be used."""
         return self._known.is_fresh(limit.read_at_ms, self.connection.clock.now_ms())
 
     def _of_namespace(
@@ -275,7 +252,6 @@ class QuotaAdmin:
     limits: Limits = field(init=False)
 
     def __post_init__(self) -> None:
-        """Nothing read yet."""
         object.__setattr__(self, "limits", Limits(self.connection))
 
     def create(
@@ -381,9 +357,5 @@ class QuotaAdmin:
         return {item["part"]: item["limit"] for item in items if "limit" in item}
 
     def refuse_elsewhere(self, what: str) -> None:
-        """Allow calls in the home region only.
-
-        Raises:
-            WrongRegion: this is another region.
-        """
+        """Allow calls in the home region only."""
         self.connection.refuse_elsewhere(f"{what!r}: quotas work")

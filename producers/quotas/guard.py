@@ -34,15 +34,7 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A decorator for functions and coroutine functions.
-
-    Attributes:
-        quotas: the quotas of the stack.
-        counter: whose limit.
-        amount: what each call acquires, or reserves.
-        actual: what a call has used, by its result; None: the amount.
-        on_error: called with an error after the function has ended; None: the error is logged.
-    """
+    """A decorator for functions and coroutine functions: see `Quotas.guard`."""
 
     quotas: Quotas
     counter: str
@@ -59,11 +51,7 @@ class Guard:
                 )
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
-        """The guarded function; of a class method or a static method the same kind of method.
-
-        Raises:
-            BadQuota: it cannot be called, or is a generator function.
-        """
+        """The guarded function; of a class method or a static method the same kind of method."""
         awaited = awaits(function)
         if isinstance(function, classmethod | staticmethod):
             return cast("Callable[_P, _R]", type(function)(self(function.__func__)))
@@ -139,11 +127,7 @@ class Guard:
 
 
 def awaits(function: object) -> bool:
-    """Whether it is a coroutine function; a method, a partial and a callable object may be one.
-
-    Raises:
-        BadQuota: it cannot be called, or is a generator function.
-    """
+    """Whether it is a coroutine function; a method, a partial and a callable object may be one."""
     plain: Any = function
     while True:
         if isinstance(plain, partial):

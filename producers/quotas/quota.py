@@ -58,11 +58,9 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class CounterLimit:
-    """The limit of one counter, as a process has read it.
+    """The limit of one counter for a window, as a process has read it.
 
-    Attributes:
-        amount: how much it may use in one window.
-        revision: of the quota, when this limit was valid.
+    `revision`: that of the quota when this limit was valid.
     """
 
     counter: str
@@ -74,11 +72,7 @@ class CounterLimit:
 
 
 def check_prefix(prefix: object) -> str:
-    """The prefix, if counter names with a namespace can begin with it.
-
-    Raises:
-        BadQuota: naming the rule that it breaks.
-    """
+    """The prefix, if counter names with a namespace can begin with it."""
     if not isinstance(prefix, str) or ":" not in prefix:
         raise BadQuota(
             f"prefix {shown(prefix)} needs a namespace and its colon, as `llm:` or `llm:team-`"
@@ -91,11 +85,7 @@ def check_prefix(prefix: object) -> str:
 
 
 def check_amount(what: str, value: object, *, zero: bool = False) -> Amount:
-    """An exact amount above 0, or from 0 on.
-
-    Raises:
-        BadQuota: naming the rule that it breaks.
-    """
+    """An exact amount above 0, or from 0 on."""
     amount = check_exact(what, value, BadQuota)
     if amount < 0 or (amount == 0 and not zero):
         least = "0 or more" if zero else "more than 0"
@@ -104,22 +94,13 @@ def check_amount(what: str, value: object, *, zero: bool = False) -> Amount:
 
 
 def check_per(per: str) -> Per:
-    """The kind of window of that name.
-
-    Raises:
-        BadQuota: no kind has that name.
-    """
     if per not in list(Per):
         raise BadQuota(f"per {shown(per)} must be one of: {', '.join(Per)}")
     return Per(per)
 
 
 def check_zone(name: str) -> str:
-    """The name of a time zone of the IANA database.
-
-    Raises:
-        BadQuota: no zone has that name.
-    """
+    """The name of a time zone of the IANA database."""
     try:
         return zone_of(name).key
     except BadSetting as error:
@@ -127,22 +108,13 @@ def check_zone(name: str) -> str:
 
 
 def check_method(method: str) -> Method:
-    """The method of that name.
-
-    Raises:
-        BadQuota: quotas have no such method.
-    """
     if method not in METHODS:
         raise BadQuota(f"method {shown(method)} of a quota must be one of: {', '.join(METHODS)}")
     return Method(method)
 
 
 def of_counter(quotas: Iterable[Quota], counter: str) -> Quota:
-    """The quota of a counter: the one with the longest prefix.
-
-    Raises:
-        NoSuchQuota: there is none.
-    """
+    """The quota of a counter: the one with the longest prefix."""
     fitting = [quota for quota in quotas if counter.startswith(quota.prefix)]
     if not fitting:
         raise NoSuchQuota(
@@ -153,11 +125,6 @@ def of_counter(quotas: Iterable[Quota], counter: str) -> Quota:
 
 
 def decode_quota(item: Item) -> Quota:
-    """The quota that an item describes.
-
-    Raises:
-        CorruptItem: it cannot be read.
-    """
     check_format(item)
     try:
         return Quota(
@@ -182,11 +149,8 @@ def limit_of(quota: Quota, own: Item | None, counter: str, read_at_ms: int) -> C
     later one of the two revisions. Only a removal that is newer than the quota leaves open what the
     quota's limit was at that revision.
 
-    Args:
-        quota: its quota.
-        own: the item of the counter's own limit; None: it never had one.
-        counter: its name.
-        read_at_ms: when the reading of both began.
+    `own`: the item of the counter's own limit; None: it never had one. `read_at_ms`: when the
+    reading of both began.
     """
     revision = 0 if own is None else require(own, "revision", int)
     if own is not None and "limit" in own:
