@@ -45,10 +45,8 @@ class Before(NamedTuple):
     that meets either knows the last removal, and whether an attempt of its own can have been
     applied and removed since.
 
-    Attributes:
-        removed: the id of the last claim that was released; None: none was.
-        removal: the id of the call that released it.
-        moved_at: when that was, or when a call moved the fence: see `fence_of`.
+    `removed`: the id of the last claim that was released; `removal`: of the call that released it;
+    `moved_at`: when that was, or when a call moved the fence: see `fence_of`.
     """
 
     removed: str | None
@@ -57,7 +55,6 @@ class Before(NamedTuple):
 
     @classmethod
     def of(cls, found: Item | None) -> Before:
-        """What an item says."""
         moved_at = None if found is None else found.get(_MOVED_AT)
         return cls(removed_id(found), removal_id(found), moved_at)
 
@@ -105,7 +102,6 @@ class Claim:
     claim_id: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the parts of the claim, and keep them as plain texts."""
         scope, value = check_value(self.scope, self.value)
         owner = check_text("owner", self.owner, OWNER_MAX_BYTES, BadClaim)
         object.__setattr__(self, "scope", scope)
@@ -130,14 +126,11 @@ class Claim:
 class Taking:
     """A claim to be put.
 
-    Attributes:
-        call: the id of this call, which a claim keeps whose own id the caller gave: another call
-            may give the same.
-        clock_skew_ms: how far clocks may differ.
-        again: whether a claim that its owner has already is accepted unchanged, not refused.
-        own: whether items of the app are written with it: they may change without the claim, so
-            no request of this call may be applied once more after its answer: see `fence_of`.
-        met: what the item said that refused an earlier request of this call.
+    `call`: the id of this call, which a claim keeps whose own id the caller gave: another call may
+    give the same. `again`: a claim that its owner has already is accepted unchanged, not refused.
+    `own`: items of the app are written with it: they may change without the claim, so no request of
+    this call may be applied once more after its answer: see `fence_of`. `met`: what the item said
+    that refused an earlier request of this call.
     """
 
     table: str
@@ -152,7 +145,6 @@ class Taking:
 
     @property
     def place(self) -> tuple[str, Item]:
-        """Its table and its key."""
         return self.table, dict(self.claim.key)
 
     def write(self) -> Update:
@@ -203,8 +195,7 @@ class Taking:
     def was_applied(self, found: Item | None) -> bool | None:
         """Whether an attempt without an answer was applied, by what refused a later one.
 
-        Returns:
-            True also if somebody has released the claim since; None: the item does not show it.
+        True also if somebody has released the claim since; None: the item does not show it.
         """
         claim, before = claim_in(found), Before.of(found)
         if claim is not None and id_of(claim) == self.claim_id:
@@ -223,7 +214,6 @@ class Taking:
         return self.claim.claim_id in (None, id_of(claim))
 
     def refused(self, found: Item | None) -> Refused:
-        """Why the write was refused."""
         if claim_in(found) is None and removed_id(found) == self.claim_id:
             return NotClaimed(
                 f"{self.claim.scope} {shown_value(self.claim.parts)}: the claim {self.claim_id!r} "
@@ -236,15 +226,11 @@ class Taking:
 class Freeing:
     """A claim to be replaced by a tombstone: the one with this id, and no other of the same owner.
 
-    Attributes:
-        claim: the value to free, and its owner.
-        claim_id: the id of the claim to free.
-        clock_skew_ms: how far clocks may differ.
-        removal: the id of this call, by which it knows its own tombstone.
-        seen: whether the owner is known to have had that claim: the caller named it, or this call
-            has read it. If not, the id is new and no claim has it, so the write is refused.
-        moved: whether the owner takes another value instead: then the new value's claim shows
-        whether it was done before, even if another owner has taken the old value since.
+    `removal`: the id of this call, by which it knows its own tombstone. `seen`: the owner is known
+    to have had that claim: the caller named it, or this call has read it; if not, the id is new and
+    no claim has it, so the write is refused. `moved`: the owner takes another value instead: then
+    the new value's claim shows whether it was done before, even if another owner has taken the old
+    value since. `met`: as in `Taking`.
     """
 
     table: str
@@ -259,12 +245,10 @@ class Freeing:
 
     @property
     def may_disturb(self) -> bool:
-        """Whether a request that lands after the call's answer could change anything."""
         return False
 
     @property
     def place(self) -> tuple[str, Item]:
-        """Its table and its key."""
         return self.table, dict(self.claim.key)
 
     def write(self) -> Put:
@@ -305,7 +289,6 @@ class Freeing:
         return not gone and not self.has(found)
 
     def has(self, found: Item | None) -> bool:
-        """Whether the owner has the claim that is to be released."""
         claim = claim_in(found)
         if claim is None or owner_of(claim) != self.claim.owner:
             return False
@@ -324,7 +307,6 @@ class Freeing:
         return self.seen or self.moved or owner_of(claim) == self.claim.owner
 
     def refused(self, found: Item | None) -> Refused:
-        """Why the write was refused."""
         claim = claim_in(found)
         mine = claim is not None and owner_of(claim) == self.claim.owner
         if self.seen and claim is not None and mine and id_of(claim) != self.claim_id:
@@ -362,38 +344,21 @@ def fence_of(
 
 
 def parts_of(value: str | tuple[str, ...]) -> tuple[str, ...]:
-    """A value as a combination."""
     return (value,) if isinstance(value, str) else value
 
 
 def owner_of(item: Item) -> str:
-    """Who owns the value of a claim that is stored.
-
-    Raises:
-        CorruptItem: the item has no owner.
-        NewerFormat: a later release wrote it.
-    """
     check_format(item)
     return require(item, "owner", str)
 
 
 def id_of(item: Item) -> str:
-    """The id of a claim that is stored.
-
-    Raises:
-        CorruptItem: the item has none.
-        NewerFormat: a later release wrote it.
-    """
     check_format(item)
     return require(item, "id", str)
 
 
 def check_value(scope: object, value: object) -> tuple[str, str | tuple[str, ...]]:
-    """Scope and value of a claim, as plain texts.
-
-    Raises:
-        BadClaim: naming the part and the rule that it breaks.
-    """
+    """Scope and value of a claim, as plain texts."""
     name = check_text("scope", scope, SCOPE_MAX_BYTES, BadClaim)
     if "#" in name:
         raise BadClaim(f"scope {shown(scope)} holds a '#', which is reserved")
@@ -435,5 +400,4 @@ def _refused(claim: Claim, found: Item | None) -> Refused:
 
 
 def shown_value(parts: tuple[str, ...]) -> str:
-    """A value for a message."""
     return shown(parts[0] if len(parts) == 1 else parts)

@@ -61,14 +61,12 @@ _ADVICE: Final = "call again with the same arguments: writes that were applied a
 
 
 class OwnedWrite(Protocol):
-    """One of the writes."""
+    """A write of a claim, or of an item of the app's own."""
 
     @property
-    def place(self) -> tuple[str, Item]:
-        """Table and key."""
+    def place(self) -> tuple[str, Item]: ...
 
-    def write(self) -> Put | Update | Delete:
-        """The write."""
+    def write(self) -> Put | Update | Delete: ...
 
     def done(self, found: Item | None) -> bool:
         """Whether the item is as the write would leave it."""
@@ -103,20 +101,9 @@ def write_all(
                                      call answers once no request of it can be applied: by a
                                      fence (`fence_of`), one unit, unless the claim is decided
 
-    Args:
-        connection: what to work with.
-        what: what this is, for messages.
-        prepare: makes the writes of claims, one at least; it is given what reads. Every attempt
-            sends these writes, so that a retry names the identity of what this call saw.
-        own: the writes of the app's own items; all are at different items.
-
-    Returns:
-        Whether this call did it; False: it was done before.
-
-    Raises:
-        Refused: of the write that was refused.
-        Unclear: no attempt got a clear answer.
-        Throttled: every attempt was refused for now.
+    `what` is for messages. `prepare` makes the writes of claims, one at least; it is given what
+    reads. Every attempt sends these writes, so that a retry names the identity of what this call
+    saw. All writes are at different items. False: it was done before this call.
     """
     begun_ms = connection.clock.now_ms()
     until_ms = begun_ms + connection.token_life_ms
@@ -164,14 +151,13 @@ class _Sent:
         return *self.claims, *self.own
 
     def send(self) -> Send:
-        """The request."""
         writes = [one.write() for one in self.writes]
         return Send(writes[0] if len(writes) == 1 else Transact(writes, self.token))
 
     def interpret(
         self, reply: Reply[_Sent], new_id: Callable[[], str]
     ) -> Verdict[_Sent, _Answered]:
-        """The answer table."""
+        """By the answer table of `write_all`."""
         match reply.answer:
             case ConditionFailed(item=found):
                 applied = self.claims[0].was_applied(found) if reply.maybe_applied else False
@@ -208,8 +194,7 @@ _Answered: TypeAlias = tuple[_Sent, list[Met]]
 class _Confirmation:
     """Makes an outcome final, after a request without a clear answer: by the first claim.
 
-    Attributes:
-        sent: the request that was answered: those before it are the same, or cannot be applied.
+    `sent`: the request that was answered; those before it are the same, or cannot be applied.
     """
 
     connection: Connection
@@ -222,9 +207,7 @@ class _Confirmation:
 
         What was done needs a fence only for the sake of the app's items: a claim that was freed
         cannot be freed again, and one that was taken is at most taken again by its owner.
-
-        Raises:
-            Unclear: the fence got no clear answer; or what was to be released may still be taken.
+        `Unclear`: the fence got no clear answer; or what was to be released may still be taken.
         """
         write = self.sent.claims[0]
         if not met and not write.may_disturb:
@@ -293,9 +276,6 @@ def _refuse(met: Sequence[Met]) -> None:
     """Refuse for an item that is not as this call would leave it; another owner first.
 
     Writes of claims come before those of an app's own items, and a claim is refused for its owner.
-
-    Raises:
-        Refused: of the write that met it.
     """
     for write, found in met:
         if not write.done(found):
@@ -307,9 +287,6 @@ class Claims:
     """The unique claims of a stack. Safe to share between threads.
 
     They live in the home region alone, and so do the app's own tables that are written with them.
-
-    Attributes:
-        connection: to the stack.
     """
 
     connection: Connection
@@ -491,14 +468,9 @@ class Claims:
         prepare: Prepare,
         own: Sequence[OwnWrite],
     ) -> bool:
-        """Check the writes, and carry them out.
+        """Check the writes, and carry them out; `verb` is for messages.
 
-        Args:
-            verb: for messages.
-            claims: that the caller gave.
-            what: the same writes as `prepare` makes, before anything is read.
-            prepare: makes the writes of claims; it may read.
-            own: the writes of the app's own items.
+        `what`: the same writes as `prepare` makes, before anything is read.
         """
         writes: list[OwnedWrite] = [*what, *own]
         if not claims:

@@ -61,12 +61,6 @@ class Sequence:
 
 
 def decode_sequence(item: Item) -> Sequence:
-    """The sequence in an item of `counters`.
-
-    Raises:
-        CorruptItem: an attribute is absent or of another type.
-        NewerFormat: a later release wrote it.
-    """
     check_format(item)
     return Sequence(
         sequence=require(item, "counter", str),
@@ -77,11 +71,6 @@ def decode_sequence(item: Item) -> Sequence:
 
 
 def check_number(what: str, number: object, least: int, most: int) -> int:
-    """A whole number within bounds.
-
-    Raises:
-        BadSequence: naming the value and the bounds.
-    """
     if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
         raise BadSequence(
             f"{what} {shown(number)} is not a whole number from {least:,} to {most:,}"
@@ -90,11 +79,6 @@ def check_number(what: str, number: object, least: int, most: int) -> int:
 
 
 def check_size(size: object) -> int:
-    """The size of a block.
-
-    Raises:
-        BadSequence: it is no whole number from 1 to a million.
-    """
     return check_number("a block of", size, 1, BLOCK_MAX)
 
 
@@ -147,17 +131,10 @@ def plan_expected(
 ) -> Update:
     """The write that draws the number after `last`, if that is still the last: one write unit.
 
-    The tag stays with the sequence until the next draw of this kind. Each number gets a new tag,
-    so a call that finds its own tag knows that exactly this number is its own.
-
-    Args:
-        table: the table `counters`.
-        sequence: its name.
-        last: the number that must be the last.
-        incarnation: the id of the sequence that was seen; None: none was read.
-        tag: of this number.
-        new_id: the incarnation of the sequence if this write makes it.
-        now_ms: when.
+    The tag stays with the sequence until the next draw of this kind. Each number gets a new tag, so
+    a call that finds its own tag knows that exactly this number is its own. `incarnation`: that of
+    the sequence that was seen; None: none was read. `new_id`: the incarnation if this write makes
+    it.
     """
     still: Condition = Compare("total", "=", last)
     if incarnation is not None:
@@ -178,7 +155,6 @@ def plan_expected(
 
 
 def exhausted(sequence: str) -> SequenceExhausted:
-    """The error of a sequence that has too few numbers left."""
     return SequenceExhausted(
         f"sequence {sequence!r} has too few numbers left: its last number is {SEQUENCE_LAST}"
     )
@@ -218,7 +194,6 @@ class Collection:
     tag: str = TAG_NAME
 
     def __post_init__(self) -> None:
-        """Check the names and the bounds."""
         check_names("table", [self.table])
         _check_partition(self.partition)
         check_names("attribute", self.own_names)

@@ -72,11 +72,9 @@ _GAP: Final = "one number may be lost, but none is given out twice: draw again, 
 
 @dataclass(frozen=True, slots=True)
 class NumberAimedAt:
-    """The number that a draw tries to take.
+    """The number that a draw tries to take, of the incarnation that was read, if one was.
 
-    Attributes:
-        incarnation: of the sequence that was read, or None.
-        in_doubt: whether a request for it got no answer.
+    `in_doubt`: a request for it got no answer.
     """
 
     last: int
@@ -105,7 +103,6 @@ class ExpectedDraw:
 
     @classmethod
     def begin(cls, connection: Connection, sequence: str) -> ExpectedDraw:
-        """Nothing read or sent yet."""
         return cls(connection, sequence, connection.attempts(policy=CROWDED))
 
     def draw(self, known: int | None) -> int:
@@ -122,10 +119,7 @@ class ExpectedDraw:
                                  else another draw was faster, and which draw took which number
                                  is unknown: this call tries the next one, maybe after a gap
 
-        Raises:
-            SequenceExhausted: there is none.
-            Unclear: no attempt got a clear answer; one number may be lost.
-            Throttled: others were faster every time, or the service was busy.
+        `Unclear`: no attempt got a clear answer; one number may be lost.
         """
         begin: DrawState = ReadLast()
         if known is not None and known != SEQUENCE_LAST:  # else: the caller may be wrong
@@ -221,11 +215,6 @@ def draw(connection: Connection, sequence: str, size: int) -> range:
         condition failed     the sequence has fewer numbers left
         throttle, conflict   nothing was drawn: again
         no answer            again: the numbers that the lost request drew are never given out
-
-    Raises:
-        SequenceExhausted: it has fewer numbers left.
-        Unclear: no attempt got a clear answer; numbers may be lost.
-        Throttled: every attempt was refused.
     """
     now_ms = connection.clock.now_ms()
 
@@ -264,10 +253,6 @@ def make(connection: Connection, sequence: str, first: int) -> None:
                                    answer: once the other sequence is deleted it may be applied
         throttle, conflict, none   again, under another id: a request that is applied late, after a
                                    deletion, makes another sequence
-
-    Raises:
-        SequenceExists: a sequence of that name was created or used before.
-        Unclear: no attempt got a clear answer, or one did not and a sequence of that name exists.
     """
     now_ms = connection.clock.now_ms()
 
@@ -320,11 +305,6 @@ class Lease:
     """
 
     def __init__(self, take: Callable[[], range]) -> None:
-        """Nothing taken yet.
-
-        Args:
-            take: draws a block.
-        """
         self._take = take
         self._blocks: dict[object, _Block] = {this_copy(): _Block()}
 
@@ -421,27 +401,15 @@ class Appending:
 
     @classmethod
     def begin(cls, connection: Connection, pending: PendingAppend) -> Appending:
-        """Nothing sent yet by this call."""
         in_doubt = pending.in_doubt is not None
         attempts = Attempts(connection.clock, connection.random, CROWDED, maybe_applied=in_doubt)
         return cls(connection, pending, attempts)
 
     def resume(self) -> Numbered:
-        """Read whether an earlier call has put it after the number in doubt; else put it.
-
-        Raises:
-            As `carry_out`.
-        """
+        """Read whether an earlier call has put it after the number in doubt; else put it."""
         return self.connection.run(self._resuming())
 
     def carry_out(self) -> Numbered:
-        """Put it.
-
-        Raises:
-            Unnumbered: the item may have been put or not.
-            Throttled, Unreachable: the item was not put, and no attempt is left.
-            BadSequence, SequenceExhausted: the collection has no next number.
-        """
         return self.connection.run(self._putting())
 
     def _resuming(self) -> Steps[Numbered]:
@@ -562,17 +530,12 @@ class Sequences:
 
     A sequence's namespace is of kind sequence; the first use creates it. A sequence itself must be
     created only if its first number is not 1. Sequences are in the home region only.
-
-    Attributes:
-        connection: to the stack.
-        namespaces: show which namespace is of kind sequence.
     """
 
     connection: Connection
     namespaces: Namespaces = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """As the process knows the namespaces."""
         object.__setattr__(self, "namespaces", Namespaces(self.connection))
 
     def create(self, sequence: str, *, first: int = 1) -> Sequence:
