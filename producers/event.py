@@ -74,7 +74,6 @@ class Event:
         note: Mapping[str, str] | None = None,
         events: int = 1,
     ) -> None:
-        """Check the event, and normalise the delta."""
         counter = keys.check_counter(counter)
         delta = parse_delta(delta)
         if key is not None and not isinstance(key, IdempotencyKey | RangeKey):
@@ -129,11 +128,7 @@ _values_of: Final = attrgetter("counter", "delta", "key", "occurred_at", "note",
 
 
 def values_of(events: Iterable[Event]) -> list[EventValues]:
-    """The values of each event, in their order.
-
-    Raises:
-        BadInput: one of them is no `Event`.
-    """
+    """The values of each event, in their order; what is no `Event` is refused."""
     found: list[EventValues] = []
     for event in events:
         if not isinstance(event, Event):
@@ -143,11 +138,7 @@ def values_of(events: Iterable[Event]) -> list[EventValues]:
 
 
 def gathered(events: Iterable[Event]) -> list[Event]:
-    """Events as a list.
-
-    Raises:
-        BadInput: one of them is no `Event`.
-    """
+    """Events as a list; what is no `Event` is refused."""
     found = list(events)
     if wrong := {kind for kind in {*map(type, found)} if not issubclass(kind, Event)}:
         raise not_an_event(next(one for one in found if type(one) in wrong))
@@ -165,11 +156,8 @@ def not_an_event(value: object) -> BadInput:
 def make_entry(event: Event, *, now_ms: int, origin: str, new_id: Callable[[int], str]) -> Entry:
     """The entry of an event: made once, sent again until it is acknowledged.
 
-    Args:
-        event: what to record.
-        now_ms: the time at which it is made, if its key has none.
-        origin: the region where it is made.
-        new_id: makes an id for a millisecond, for events without a key.
+    `now_ms` is its time if its key has none. `new_id` makes an id for a millisecond, for an event
+    without a key.
     """
     return _entry_of(_values_of(event), map(new_id, (now_ms,)), now_ms, origin)
 
@@ -181,14 +169,7 @@ def make_entries(
     origin: str,
     new_ids: Callable[[int, int], list[str]],
 ) -> Sequence[Entry]:
-    """The entries of events, as `make_entry` makes each.
-
-    Args:
-        events: the values of what to record.
-        now_ms: the time at which they are made, of those whose key has none.
-        origin: the region where they are made.
-        new_ids: makes so many ids for a millisecond, for events without a key.
-    """
+    """The entries of events, as `make_entry` makes each; `new_ids` makes so many at a time."""
     ids = new_ids(now_ms, [key for _, _, key, *_ in events].count(None))
     if events and len(ids) == len(events):
         counters, deltas, _, times, notes, numbers = zip(*events, strict=True)
@@ -277,16 +258,11 @@ def unacknowledged(entry: Entry, why: object, place: str = "ledger") -> Unacknow
 def complete(
     outcomes: Iterator[_T], count: int, may_be_in: tuple[type, ...]
 ) -> list[_T | SetupError]:
-    """The outcomes of so many events as a list; none is lost where sending them ended early.
+    """The outcomes of `count` events as a list; none is lost where sending them ended early.
 
-    Args:
-        outcomes: of the events in their order; may end by raising what concerns every event.
-        count: how many events there are.
-        may_be_in: the outcomes of which an event may have been written.
-
-    Raises:
-        SetupError: what `outcomes` raised, where no event can have been written. Otherwise it is
-            the outcome of each event that was not sent.
+    A `SetupError` of `outcomes`, which concerns every event, is raised where no event can have been
+    written (`may_be_in`: the outcomes of which one may have been). Otherwise it is the outcome of
+    each event that was not sent.
     """
     found: list[_T | SetupError] = []
     try:
@@ -299,11 +275,7 @@ def complete(
 
 
 def judge_existing(entry: Entry, stored: Item) -> Receipt:
-    """The receipt of an entry whose id exists in the ledger.
-
-    Raises:
-        IdempotencyKeyReused: it carries another delta.
-    """
+    """The receipt of an entry whose id exists in the ledger; with another delta an error."""
     delta = stored.get("delta")
     if delta == entry.delta:
         at, occurred, events = map(stored.get, ("at", "occurred_at", "events"))
@@ -323,11 +295,7 @@ def judge_existing(entry: Entry, stored: Item) -> Receipt:
 
 
 def is_merged(entry: Entry, sort_key: str, head: Item | None) -> bool:
-    """Whether a head names an entry, with its time and its delta, among those that it merged.
-
-    Raises:
-        CorruptItem: the head cannot be read.
-    """
+    """Whether a head names an entry, with its time and its delta, among those that it merged."""
     found = decode_head(head)
     if not found.has_merged(sort_key, entry.at_ms):
         return False

@@ -136,14 +136,9 @@ class KinesisMessage(EventPayload):
     id: str | None = None
 
     def entry(self, *, arrived_ms: int, origin: str) -> Entry:
-        """The entry.
+        """The entry; the creation time of a bare key is when its record reached the stream.
 
-        Args:
-            arrived_ms: when the record reached the stream: the creation time of a bare key.
-            origin: the region where the entry is written.
-
-        Raises:
-            BadInput: a value breaks its rule, or the message has neither `id` nor `key`, or both.
+        A message with neither `id` nor `key`, or with both, is refused.
         """
         event = self.event()
         if self.id is None:
@@ -191,9 +186,8 @@ def bound(entry: Entry) -> Entry:
 def encode(entry: Entry) -> bytes:
     """The message of an entry; the same entry always gives the same bytes.
 
-    Raises:
-        BadInput: the entry has neither a key nor a message id: it was not created for Kinesis, and
-            the ingest would write it with another identity.
+    An entry with neither a key nor a message id is refused: it was not created for Kinesis, and the
+    ingest would write it with another identity.
     """
     if entry.key is None and entry.message_id is None:
         raise BadInput(
@@ -227,11 +221,6 @@ def _rest(entry: Entry) -> dict[str, Any]:
 
 
 def decode(data: bytes, *, arrived_ms: int, origin: str) -> Entry:
-    """The entry of a message.
-
-    Raises:
-        BadInput: a field breaks its rule; the text has the field, its value and the rule.
-    """
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -326,11 +315,7 @@ def _varint_bytes(value: int) -> int:
 
 
 class UnpackedRecord(NamedTuple):
-    """What is in a record of the stream.
-
-    Attributes:
-        unread: why not all of the record could be read; None: all was.
-    """
+    """What is in a record of the stream; `unread`: why not all of it could be read."""
 
     messages: list[bytes]
     unread: str | None
@@ -340,10 +325,8 @@ def unpack_record(data: bytes) -> UnpackedRecord:
     """What is in a record of the stream: of a plain one `messages_in`, of an aggregated one all.
 
     No JSON text begins with the magic bytes, so the two kinds cannot be confused.
-
-    Raises:
-        BrokenAggregate: the record begins with the magic bytes, and its checksum or message is
-            wrong, or it has no messages where they belong.
+    `BrokenAggregate`: it begins with them, and its checksum or message is wrong, or it has no
+    messages where they belong.
     """
     if not data.startswith(MAGIC):
         return UnpackedRecord(messages_in(data), None)
@@ -470,11 +453,9 @@ KinesisOutcome: TypeAlias = Sent | CountledgerError
 
 @dataclass(frozen=True, slots=True)
 class RecordsProgress:
-    """Where a call is.
+    """Where a call is, by the numbers of its records.
 
-    Attributes:
-        pending: the numbers of the records to send.
-        maybe_stored: the records of which an attempt got no answer and may have been stored.
+    `maybe_stored`: an attempt for these got no answer.
     """
 
     pending: tuple[int, ...]
@@ -482,7 +463,6 @@ class RecordsProgress:
     maybe_stored: frozenset[int] = frozenset()
 
     def after(self, answers: Mapping[int, _Answer]) -> RecordsProgress:
-        """The same after these answers."""
         maybe_stored = {number for number, answer in answers.items() if isinstance(answer, Unclear)}
         pending = (number for number, answer in answers.items() if isinstance(answer, PASSING))
         return RecordsProgress(
@@ -492,15 +472,11 @@ class RecordsProgress:
 
 @dataclass(frozen=True, slots=True)
 class KinesisSender:
-    """Sends entries into a stream.
+    """Sends entries into a stream, by a client whose SDK does not retry.
 
-    Attributes:
-        client: a Kinesis client whose SDK does not retry.
-        stream: the stream's ARN or name.
-        backoff: the number of attempts, and the pauses between them.
-        retry_period_ms: how long after its first attempt a record is sent again. The time of a bare
-            key is the arrival of its record: after a long pause of this process, the second record
-            would be another entry, at a time when the first may be merged already.
+    A record is sent again only within `retry_period_ms` of its first attempt: the time of a bare
+    key is the arrival of its record, so after a long pause of this process the second record would
+    be another entry, at a time when the first may be merged already.
     """
 
     connection: Connection
@@ -510,17 +486,14 @@ class KinesisSender:
     stream: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Find the stream."""
         object.__setattr__(self, "stream", self.connection.setting("ingest_stream_arn"))
         object.__setattr__(self, "client", self.connection.kinesis())
 
     def send_batch(self, entries: Sequence[Entry]) -> list[KinesisOutcome]:
         """Send entries; one call for up to 5 MB of them, and one for each retry.
 
-        The ingest recognises an entry that is sent again: it cannot count twice.
-
-        Returns:
-            One outcome for each entry, in their order; an error is the outcome of its entry only.
+        The ingest recognises an entry that is sent again: it cannot count twice. An error is the
+        outcome of its entry only.
         """
         outcomes: list[KinesisOutcome] = []
         for call in calls(pack(entries)):
@@ -604,7 +577,6 @@ def calls(records: Iterator[Aggregate]) -> Iterator[list[Aggregate]]:
 
 
 def _record_answer(answer: dict[str, str], what: str) -> _Answer:
-    """The answer of the service for one record of a call."""
     code = answer.get("ErrorCode")
     if code == "ProvisionedThroughputExceededException":
         return Throttled(f"{what}: the shard is busy")
@@ -648,7 +620,6 @@ class KinesisProducer:
     sender: KinesisSender = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Find the stream."""
         sender = KinesisSender(self.connection, self.backoff, self.retry_period_ms)
         object.__setattr__(self, "sender", sender)
 

@@ -44,7 +44,6 @@ class NewItem:
     key: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Check the values."""
         check_names("table", [self.table])
         check_names("key attribute", self.key)
         check_item(self.item)
@@ -90,7 +89,6 @@ class ItemChange:
     expected: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check the values."""
         check_names("table", [self.table])
         check_key(self.key)
         if not self.values or set(self.values) & set(self.key):
@@ -141,7 +139,6 @@ class ItemDeletion:
     expected: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check the values."""
         check_names("table", [self.table])
         check_key(self.key)
         check_item(self.expected)
@@ -199,15 +196,7 @@ def check_names(what: str, names: Iterable[object]) -> None:
 
 
 def check_item(item: object, *, besides: Iterable[str] = ()) -> None:
-    """Attributes that DynamoDB can store.
-
-    Args:
-        item: from names to values.
-        besides: names that it must leave to the call.
-
-    Raises:
-        BadItem: naming the attribute and why, or the size.
-    """
+    """Check that DynamoDB can store an item, which must not have the names `besides`."""
     if not isinstance(item, Mapping):
         raise BadItem(f"an item {shown(item)} is a {type(item).__name__}, not a mapping")
     check_names("attribute", item)
@@ -220,11 +209,7 @@ def check_item(item: object, *, besides: Iterable[str] = ()) -> None:
 
 
 def _stored_size(name: str, value: object) -> int:
-    """About how many bytes a value takes in its stored form.
-
-    Raises:
-        BadItem: DynamoDB cannot store it.
-    """
+    """About how many bytes a value takes in its stored form, if DynamoDB can store it."""
     try:
         return _size(encode_value(value))  # what JSON cannot carry has no UTF-8 either
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
@@ -253,11 +238,7 @@ def _name_size(name: str) -> int:
 
 
 def check_key(key: object) -> None:
-    """A key of one or two attributes.
-
-    Raises:
-        BadItem: naming the attribute and what is wrong with it.
-    """
+    """Check a key of one or two attributes."""
     if not isinstance(key, Mapping) or len(key) not in (1, 2):
         raise BadItem(f"a key {shown(key)} is not a mapping of one or two attributes")
     check_names("key attribute", key)

@@ -36,11 +36,6 @@ class EventPayload(BaseModel):
     events: int = Field(default=1, ge=1, le=EVENTS_MAX)
 
     def event(self) -> Event:
-        """The event.
-
-        Raises:
-            BadInput: a value breaks its rule, or `at` comes without a key.
-        """
         return Event(
             self.counter,
             # A program whose numbers are floats writes it as text.
@@ -53,11 +48,7 @@ class EventPayload(BaseModel):
 
 
 def keyed(key: str | None, at: datetime | None) -> str | IdempotencyKey | None:
-    """A key, with its time where that is given.
-
-    Raises:
-        BadTime: there is a time and no key.
-    """
+    """A key, with its time where that is given; a time without a key is refused."""
     if at is None:
         return key
     if key is None:
@@ -69,11 +60,7 @@ def keyed(key: str | None, at: datetime | None) -> str | IdempotencyKey | None:
 
 
 def parse_event_line(line: str | bytes) -> Event:
-    """An event from one line of JSON.
-
-    Raises:
-        BadInput: naming the field, its value and the rule that it breaks.
-    """
+    """An event from one line of JSON; errors name the field, its value and the broken rule."""
     value = load_object(line)
     try:
         return EventPayload.model_validate(value).event()
@@ -82,11 +69,7 @@ def parse_event_line(line: str | bytes) -> Event:
 
 
 def load_object(line: str | bytes) -> dict[str, Any]:
-    """The object in a text of JSON, its numbers exact.
-
-    Raises:
-        BadPayload: the text is too long, no JSON, no object, or names a field twice.
-    """
+    """The object in a text of JSON, its numbers exact; no field may be named twice."""
     if len(line) > MAX_BYTES:
         raise BadPayload(f"the line is longer than {MAX_BYTES} bytes")
     try:

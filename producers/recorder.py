@@ -99,13 +99,7 @@ class Compensator:
         key: str | IdempotencyKey,
         note: Mapping[str, str] | None,
     ) -> Correction:
-        """Bring a counter to a value: a write unit, an exact read, and a read unit for the key.
-
-        Raises:
-            IdempotencyKeyReused: the key was used for another value, or another entry.
-            Unacknowledged: no clear answer came; repeat it with the same key.
-            BadInput: an argument breaks its rule; nothing was written.
-        """
+        """Bring a counter to a value: a write unit, an exact read, and a read unit for the key."""
         wanted = amount.check_exact("value", value, BadDelta)
         counter = keys.check_counter(counter)
         if not isinstance(key, IdempotencyKey):
@@ -173,12 +167,7 @@ _OF_ONE_EVENT: Final = (BadInput, ServiceFailed, CorruptItem)
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """Records events.
-
-    Attributes:
-        connection: to the stack.
-        sender: sends the entries.
-        region: where this process works; every entry says so.
+    """Records events; every entry names the region where this process works.
 
     Raises:
         StackNotFound: the stack does not exist here, and no setting names its table.
@@ -189,7 +178,6 @@ class Recorder:
     region: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Find once what every entry needs."""
         object.__setattr__(self, "sender", Sender(self.connection))
         object.__setattr__(self, "region", self.connection.region)
 
@@ -286,7 +274,6 @@ class Recorder:
             yield from outcomes
 
     def _record(self, chunks: Iterable[Sequence[EventValues]]) -> Iterator[OutcomeList]:
-        """Record chunks of events; the outcomes of each chunk."""
         with self.sender.dynamo.workers(_SENDERS, "countledger-recorder") as pool:
             for chunk in chunks:
                 counters = [counter for counter, *_ in chunk]
@@ -308,8 +295,7 @@ class Recorder:
     ) -> tuple[OutcomeList, SetupError | None]:
         """Send entries, which are made once their namespaces are known.
 
-        Returns:
-            Their outcomes, and the first error that concerns every entry.
+        The answer: their outcomes, and the first error that concerns every entry.
         """
         namespaces, others = ledgers_of(counters, self.sender.namespaces, _OF_ONE_EVENT)
         alone = [n for n, one in enumerate(keyed) if one and n not in others]
@@ -346,8 +332,7 @@ class Recorder:
 class Job(NamedTuple):
     """What one thread sends before it takes something else.
 
-    Attributes:
-        send: sends them; the outcomes that are not simply receipts, by their place in it.
+    `send` answers with the outcomes that are not simply receipts, by their place in it.
     """
 
     numbers: Sequence[int]
@@ -366,16 +351,10 @@ def _carry_out(
     """Carry the jobs out; each thread takes one after the other.
 
     After an error that concerns every event no job of later events begins: the error is its
-    outcome. Jobs of the same 200 events are carried out, as in a stream.
+    outcome, and the answer. Jobs of the same 200 events are carried out, as in a stream.
 
-    Args:
-        jobs: of some events.
-        pool: their threads.
-        ids: by the number of the event, the id of what was sent; completed here.
-        others: by the number of the event, the outcomes that are not simply receipts; as `ids`.
-
-    Returns:
-        The first error that concerns every event, if there is one.
+    By the number of the event, `ids` gets the id of what was sent, and `others` the outcomes that
+    are not simply receipts.
     """
     waiting = in_order(jobs)
     fatal: list[tuple[int, SetupError]] = []

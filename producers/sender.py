@@ -72,12 +72,10 @@ _MAY_BE_IN: Final = (Receipt, Unacknowledged)
 
 
 class BatchProgress(NamedTuple):
-    """The state of a batch.
+    """The state of a batch; its entries are named by number.
 
-    Attributes:
-        pending: the numbers of those that are to be sent.
-        namespaces: of their counters, by counter: an entry's place and age are a matter of it.
-        others: by number, the outcomes of those that are neither recorded nor pending.
+    `namespaces` are by counter: an entry's place and age are a matter of its namespace. `others`:
+    the outcomes of the entries that are neither recorded nor pending.
     """
 
     entries: Sequence[Entry]
@@ -87,7 +85,6 @@ class BatchProgress(NamedTuple):
 
     @property
     def to_send(self) -> Sequence[Entry]:
-        """The entries that are to be sent."""
         if len(self.pending) == len(self.entries):
             return self.entries
         return [self.entries[n] for n in self.pending]
@@ -113,19 +110,16 @@ class OutcomeList(Sequence[Outcome]):
         ids: Iterable[str] = (),
         others: Mapping[int, Outcome] | None = None,
     ) -> None:
-        """The outcomes of some events.
+        """The outcomes of some events, by the counter and the entry's id of each.
 
-        Args:
-            counters: of each event.
-            ids: of the entry of each; any text for an event that has none.
-            others: by the number of the event, each outcome that is no receipt of its recording.
+        An event without an entry has any text as id. `others` has, by the number of the event, each
+        outcome that is no receipt of its recording.
         """
         self._counters = [*counters]
         self._ids = [*ids]
         self._others = dict(others or {})
 
     def __len__(self) -> int:
-        """How many events."""
         return len(self._ids)
 
     @overload
@@ -135,20 +129,17 @@ class OutcomeList(Sequence[Outcome]):
     def __getitem__(self, number: slice) -> list[Outcome]: ...
 
     def __getitem__(self, number: int | slice) -> Outcome | list[Outcome]:
-        """One outcome, or a list of some."""
         if isinstance(number, slice):
             return [self[n] for n in range(len(self))[number]]
         place = range(len(self))[number]
         return self._others.get(place) or receipt_of(self._counters[place], self._ids[place])
 
     def __iter__(self) -> Iterator[Outcome]:
-        """Each outcome."""
         if self._others:
             return map(self.__getitem__, range(len(self)))
         return map(receipt_of, self._counters, self._ids)
 
     def __eq__(self, other: object) -> bool:
-        """Whether another sequence has the same outcomes."""
         if not isinstance(other, Sequence) or isinstance(other, str | bytes):
             return NotImplemented
         return len(self) == len(other) and all(map(eq, self, other))
@@ -156,7 +147,6 @@ class OutcomeList(Sequence[Outcome]):
     __hash__ = None  # type: ignore[assignment]  # as of a list
 
     def __repr__(self) -> str:
-        """As a list's."""
         return repr([*self])
 
     @property
@@ -166,7 +156,6 @@ class OutcomeList(Sequence[Outcome]):
         return len(others) < len(self) or any(isinstance(o, _MAY_BE_IN) for o in others.values())
 
     def extend(self, more: OutcomeList) -> None:
-        """Add the outcomes of later events."""
         before = len(self)
         self._counters += more._counters
         self._ids += more._ids
@@ -182,18 +171,11 @@ def ledgers_of(
     namespaces: Namespaces,
     refusing: tuple[type[CountledgerError], ...],
 ) -> tuple[dict[str, Namespace], dict[int, Outcome]]:
-    """The namespaces of counters, each looked up once.
+    """The namespaces by counter, each looked up once; and by number, why a counter has none.
 
-    Where that fails, it fails for every counter of the namespace: a service that does not answer
-    would be waited for as often as there are events.
-
-    Args:
-        counters: any number, also several times the same.
-        namespaces: of the stack.
-        refusing: the errors that concern one counter; any other is raised.
-
-    Returns:
-        The namespaces by counter; and the error of each counter that has none, by its number.
+    Where a look-up fails, it fails for every counter of the namespace: a service that does not
+    answer would be waited for as often as there are events. `refusing`: the errors that concern one
+    counter; any other is raised.
     """
     found: dict[str, Namespace] = {}
     refused: dict[str, CountledgerError] = {}
@@ -226,14 +208,7 @@ _SPREAD: Final = attrgetter("spread")
 class Sender:
     """Sends entries to the ledger.
 
-    Attributes:
-        connection: to the stack.
-        backoff: how often an entry is sent, and how long between.
-        limited: whether the limits of a call hold as well; if not, its client is its own.
-        perform: carries out the steps in a thread.
-
-    Raises:
-        StackNotFound: the stack does not exist here, and no setting names its table.
+    `limited`: the limits of a call hold beside `backoff`; if not, its client is its own.
     """
 
     connection: Connection
@@ -247,7 +222,6 @@ class Sender:
     perform: DynamoPerformer = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Find once what every entry needs."""
         to, found = self.connection, partial(object.__setattr__, self)
         dynamo = to.unretried if self.limited else replace(to.dynamo("none"), limits=None)
         found("dynamo", dynamo)
@@ -260,10 +234,7 @@ class Sender:
     def send(self, entry: Entry) -> Receipt:
         """Send one entry by conditional put: one write unit for each KB, one round trip.
 
-        Raises:
-            IdempotencyKeyReused: its key was used with another delta.
-            KeyExpired, ClockSkew: it was made too long ago, or is dated ahead.
-            Unacknowledged: no attempt was answered clearly, or one was not and a later one failed.
+        `Unacknowledged`: no attempt was answered clearly, or one was not and a later one failed.
         """
         return run(self.sending(entry), self.perform)
 
@@ -272,8 +243,7 @@ class Sender:
     ) -> dict[int, Outcome]:
         """Send up to 25 entries whose ids were made here, without condition.
 
-        Returns:
-            By their number the outcomes of those that were not simply recorded with the others.
+        The answer: by number, the outcomes of those that were not simply recorded.
         """
         return run(self.sending_batch(entries, namespaces), self.perform)
 
@@ -297,9 +267,7 @@ class Sender:
             throttle, no answer          again
             anything else                raised; unacknowledged, if an attempt may have been applied
 
-        Args:
-            entry: the entry.
-            maybe_applied: whether an earlier request for it may have been applied.
+        `maybe_applied`: an earlier request for it may have been applied.
         """
         # The kind of a namespace is fixed, so none is made for an entry that may not be written.
         check = partial(self._check_age, entry)
@@ -466,9 +434,6 @@ class Sender:
 
         Beyond the horizon it may be merged and deleted before the first request of this call lands,
         which would then be recorded.
-
-        Raises:
-            Unacknowledged: it may be deleted.
         """
         at_ms = found.get("at")
         age_ms = self.clock.now_ms() + self.clock_skew_ms - (at_ms if type(at_ms) is int else 0)
