@@ -1,8 +1,8 @@
 """Delete counters of every kind, by name or by namespace.
 
-A ledger counter is deleted in steps. A strict counter and a sequence are
-deleted by one call: each of their writes is conditional on the counter's incarnation. Their own
-packages do it; this module only knows the order.
+A ledger counter is deleted in steps, by what `deletion` has: the mark, the totals of each region,
+the transaction. A strict counter and a sequence are deleted by one call: each of their writes is
+conditional on the counter's incarnation. Their own packages do it.
 
 Delete a ledger counter: exactly, and therefore in steps.
 
@@ -16,7 +16,7 @@ Each call does as many steps as are safe:
               in any region): the watermarks are deleted with the total
     merge     compact: all entries are merged into the head, and no number changes
     prove     all stream records up to then have been applied, in every region (as `verify`)
-    delete    one transaction: an empty head replaces the head, the total goes, the mark says so
+    empty     one transaction: an empty head replaces the head, the total goes, the mark says so
     clear     delete the total of each other region that shows the empty head (`deletion`)
     tidy      delete alert states, alert log and memberships that are older than the deletion
     forget    a day later tidy again (for a late evaluator), then delete the empty head and the mark
@@ -33,7 +33,7 @@ transaction by more than clocks differ. The report names everything that stays.
 | crash after | state |
 |---|---|
 | mark, wait, merge, prove | every number as it was; the next call continues |
-| delete | the mark stores it; the next call clears and tidies |
+| empty | the mark stores it; the next call clears and tidies |
 | some of clear or tidy | the same; what is gone is not deleted again |
 | the empty head is deleted | a mark, which the next call deletes |
 

@@ -1,6 +1,6 @@
 """What to read, what to merge, what to write: decisions over values, without a service.
 
-`run` carries the decisions out.
+`compactor.Run` carries the decisions out.
 """
 
 from __future__ import annotations

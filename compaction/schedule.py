@@ -1,4 +1,4 @@
-"""A schedule: when and how the counters of a namespace are compacted. Values, without a service."""
+"""A schedule as a value: when and how counters of a namespace are compacted; and its triggers."""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""The read side: streams become totals, and totals are read, evaluated and verified."""
+"""Totals: made from the stream, read, evaluated, verified and repaired.
+
+And the settings that say so: windows, groups, rankings, alert rules.
+"""

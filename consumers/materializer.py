@@ -1,15 +1,15 @@
 """The materializer: keeps totals exact from the stream of `ledger`.
 
-    1  read the shard's progress, and drop the records at or below it
-    2  fold the batch (pure)
+    1  compare: read the shard's progress, and drop the records at or below it
+    2  fold the batch (pure); the malformed records are quarantined after step 3 for the counters
+       that have none, and before step 3 for their own counters
     3  update each counter's total, several at a time: one write has the effect, the watermark, and
-       in a ranked namespace the position on the board; then each item of its windows
-    4  quarantine the malformed records, several at a time; then step 3 for their own counters
-    5  if the condition of an update fails, drop the changes at or below the watermark and retry
-       in any case: put a counter with enough entries to compact into the due index
-    6  if a counter cannot be written, or a record not be quarantined, or not in time, report its
+       in a ranked namespace the position on the board; then each item of its windows; then put a
+       counter with enough entries to compact into the due index
+    4  if the condition of an update fails, drop the changes at or below the watermark and retry
+    5  if a counter cannot be written, or a record not be quarantined, or not in time, report its
        first record: the shard is delivered again from there
-    7  move the shard's progress to where all changes are written
+    6  move the shard's progress to where all changes are written
 
 Watermark and progress pass a record only together with its effect, or after the record was
 quarantined: nothing is lost. A record at or below progress or watermark is dropped: nothing counts
@@ -311,7 +311,7 @@ class Materializer:
             self._advance(dynamo, batch, outcome, handled)
 
     def _quarantine(self, batch: ShardBatch, rejected: Sequence[RejectedRecord]) -> list[Unstored]:
-        """Step 4."""
+        """Of step 2: the malformed records, or those of them for which time is left."""
         pool = _writers(this_process())
         return put_numbered(self.quarantine, rejected, str(batch.shard), batch.deadline, pool)
 
@@ -343,7 +343,7 @@ class Materializer:
     def _advance(
         self, dynamo: DynamoClient, batch: ShardBatch, outcome: BatchOutcome, handled: Reached
     ) -> None:
-        """Step 7; if it fails, the last record is delivered again, and dropped."""
+        """Step 6; if it fails, the last record is delivered again, and dropped."""
         handled_at_ms = self.clock.now_ms()
         earlier, earlier_at_ms, landed = history_after(
             batch.progress, handled_at_ms, self.passed.late_ms

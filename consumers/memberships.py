@@ -1,7 +1,8 @@
 """Memberships of counters in groups.
 
     (`group#<group>`, `member#<counter>`)    `member` (the counter, the key of the index `members`),
-                                             and `at`, the time of the last `join`
+                                             and `at`, the time of the last `join`,
+                                             which is the `add` of a group
 
 A membership is a record (see `ledger/records.py`). A `join` writes it also for a counter that is a
 member already, so the clean-up of a membership that was found earlier (`end`) does not remove it.

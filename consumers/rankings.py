@@ -1,18 +1,19 @@
 """Ranking the totals of a namespace: switching a ranking on and off, and reading its top.
 
-    rule     (`namespace#<ns>`, `ranking`): on or off; materializers read it within a minute
+    setting  (`namespace#<ns>`, `ranking`), a record (`ledger/records.py`): on or off, and how many
+             partitions; in the code its `rule`. Materializers read it within a minute
     sweep    existing totals get their position, or lose it, one by one
 
-The rule is written first. A materializer that has not read it yet can create a total without a
+The setting is written first. A materializer that has not read it yet can create a total without a
 position that the sweep does not see. So switching on waits until all materializers have read the
-rule, and sweeps then. Each later update of a total corrects what is left: it adds or removes the
+setting, and sweeps then. Each later update of a total corrects what is left: it adds or removes the
 position in the same write. After a crash some totals have no position; switching on again
 completes them.
 
-A call that has swept reads the rule again; if another call has replaced it, it sweeps by that rule.
-So the call that writes last finds what the others wrote. Each write of a sweep gives the total an
-id (`swept`), and is conditional on the one that was seen: none that is applied late undoes a later
-sweep.
+A call that has swept reads the setting again; if another call has replaced it, it sweeps by that
+one. So the call that writes last finds what the others wrote. Each write of a sweep gives the total
+an id (`swept`), and is conditional on the one that was seen: none that is applied late undoes a
+later sweep.
 
 The top of a board is read from each of its partitions as far as needed, and sorted. Equal totals
 are ordered by name. The index has no such order, so a partition is read until the total changes:

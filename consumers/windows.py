@@ -1,4 +1,7 @@
-"""Reads the windows of a counter: its sums for each minute, hour, day or month."""
+"""Windows of namespaces are switched on and off, and those of a counter are read.
+
+The windows as values, and their items, are in `ledger/windows.py`.
+"""
 
 from __future__ import annotations
 

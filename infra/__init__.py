@@ -1,1 +1,1 @@
-
+"""Where it runs: the template, its deployment, the command line, HTTP, this machine, memory."""

@@ -5,19 +5,22 @@ ledger    (counter, entry):  `e#<spread><id>` an entry, `s#head` the head, `s#ar
                              (`region#home`, `epoch` or `lease`), which region merges;
                              (`deletion#<ns>`, counter), a counter being deleted
 counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
+                             (`stream#<stream>`, shard id), a known shard;
                              (`audit#<task>`, `bookmark`), how far a walk has come;
                              of a strict counter also (`<counter>#<NN>`, `bin`) and, at either,
                              `m#<id>`, a marker;
                              (`strict#<ns>`, counter), the directory of strict counters;
                              (`namespace#<ns>`, `schedule`), when and how a namespace is compacted;
                              (`namespace#<ns>`, `schedule#taken`), by which promotion it came;
-                             (`alerts#rules`, `rule#<name>`), an alert rule; beside it
-                             `past#<name>#<revision>`, as it was, and `stamp`, moved by each change;
+                             (`alerts#rules`, `rule#<name>`), an alert rule with its revisions;
+                             beside it `stamp`, moved by each change;
                              (counter, `alert#<rule>`), its state for a counter, or with
                              `#<id>#<window>` for a window of the counter;
                              (counter, `log#<time>#...`) and (`alerts#log`, `<time>#...`), both an
                              alert that was published;
                              (`import#<name>`, `import`), when the import of that name was begun;
+                             `made#<counter>` beside it, what it creates; of a restore the same
+                             under the name `#restore`;
                              (`unique#<scope>#<value>`, `claim`), who owns a value;
                              (`keyed#<id>`, `marker`), of changes of several strict counters;
                              (`group#<group>`, `member#<counter>`); (`group#`, `group#<group>`),
@@ -31,6 +34,7 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (`ingest#<stream>/<shard>`, sequence number), how many messages of
                              a long Kinesis record are done;
                              (`region#`, `state`), whether this region's totals are complete;
+                             `salvage#<region>` beside it, how far its salvage has come;
                              (`namespace#<ns>`, `windows`), the windows of a namespace; of each
                              counter there (counter, `w#<id>#month#<month>`), days of a month;
                              `w#<id>#day#<day>`, hours; `w#<id>#hour#<time>`, minutes;

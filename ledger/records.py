@@ -31,7 +31,7 @@ tombstone from before. What that meets instead is as good as read, so the next a
 So a decision to refuse, or to leave the record as it is, is made only while no request of the call
 can have been applied, or can be applied later: nothing more is needed to make it final. A record of
 a kind that is never removed is simpler still: a creation that met another record can never be
-applied.
+applied. (An alert rule is such a kind: a deleted one is a record whose last revision has ended.)
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""All that writes: recording events, strict counters and holds, claims, quotas and sequences."""
+"""What apps write with: recording, strict counters and holds, claims, quotas and sequences."""

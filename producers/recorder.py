@@ -3,6 +3,8 @@
 One event is a conditional put. If it fails, its answer has the existing entry: the same delta is a
 duplicate, another delta a reused key. Many events without a key are sent in batches of 25: they
 need no condition, because putting an identical entry again changes nothing.
+
+A counter is set to a value by recording the difference (`Compensator`).
 """
 
 from __future__ import annotations
