@@ -13,9 +13,9 @@ from functools import partial
 from threading import Lock
 from typing import Any, Final
 
+from countledger.ledger.recent import Recent
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.settings import NotRecorded, PendingEntry, StillBuffered
-from countledger.producers.strict.reader import Definitions
 from tests.simulation import buffer_operations as buffers
 from tests.simulation import threads
 from tests.simulation.client import Client
@@ -39,7 +39,7 @@ def _copied_whole() -> Iterator[None]:
     table = copyreg.dispatch_table
     for kind in (BufferedProducer, ProcessConnection):
         table[kind] = lambda one: (object.__new__, (type(one),), vars(one))
-    table[Definitions] = lambda one: (object.__new__, (type(one),), one.__getstate__())
+    table[Recent] = lambda one: (Recent, (one.life_ms, one.most, one._known))
     table[PendingEntry] = lambda one: (
         object.__new__,
         (type(one),),
@@ -48,7 +48,7 @@ def _copied_whole() -> Iterator[None]:
     try:
         yield
     finally:
-        for copied_kind in (BufferedProducer, ProcessConnection, Definitions, PendingEntry):
+        for copied_kind in (BufferedProducer, ProcessConnection, Recent, PendingEntry):
             del table[copied_kind]
 
 
