@@ -26,7 +26,6 @@ from countledger.ledger.connection import Connection
 from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import BadPayload, OutOfTime, ProgressLost
 from countledger.ledger.foreign_events import answer_to_foreign, object_in, records_in
-from countledger.ledger.limits import late_write_ms
 from countledger.ledger.processes import made_once
 
 if TYPE_CHECKING:
@@ -85,7 +84,6 @@ class _Quarantine:
 @cache
 def _parts() -> _MaterializerParts:
     connection = Connection.open()
-    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
     logger, metrics = Logger(), Metrics()
 
     def unread(error: CorruptItem) -> None:
@@ -95,13 +93,12 @@ def _parts() -> _MaterializerParts:
     quarantine = _Quarantine(connection)
     return _MaterializerParts(
         Materializer(
-            dynamo,
-            table,
+            connection,
             quarantine,
             due_rule_of=due_rule_of(connection),
             rank_clauses=rank_clauses_of(connection),
             windows=windows_of(connection, on_corrupt=unread),
-            passed=PassedShards(late_write_ms(connection.settings.clock_skew_ms)),
+            passed=PassedShards(connection.late_write_ms),
         ),
         logger,
         metrics,
@@ -134,7 +131,7 @@ def materialize(event: object, context: LambdaContext) -> dict[str, Any]:
         parts.quarantine.keep_event(records, reason)
         return answer_to_foreign(parts.logger, parts.metrics, reason) | {"state": {}}
     shard = shard_of(object_in(event, _EXPECTED))
-    deadline = Deadline.within(parts.materializer.clock, context)
+    deadline = Deadline.within(parts.materializer.connection.clock, context)
     try:
         outcome = parts.materializer.apply(records, shard, deadline)
     except ProgressLost as lost:

@@ -49,7 +49,6 @@ from countledger.consumers.total_writer import (
     fold,
     reached,
 )
-from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.departure import Deadline, guarded
 from countledger.ledger.errors import ConditionFailed, CountledgerError, OutOfTime
 from countledger.ledger.limits import ATTEMPTS_COUNTED_FROM_MS, ATTEMPTS_MAX
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     from countledger.consumers.rejected import Quarantine, RejectedRecord, Unstored
     from countledger.consumers.total_writer import CounterChanges, DueRuleOf, Fold
     from countledger.ledger.attributes import Item
+    from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Clause
     from countledger.ledger.windows import WindowSetting
@@ -213,20 +213,22 @@ _WRITERS: Final = 16
 class Materializer:
     """Applies batches of stream records to totals.
 
-    The SDK of the client may retry, because a second application is refused. `due_rule_of` says
+    The SDK may retry, because a second application is refused. `due_rule_of` says
     when a counter has enough entries to compact, `rank_clauses` how a new total gets onto its
     board, `windows` which windows a counter has; None: the stack has none of it.
     """
 
-    dynamo: DynamoClient
-    table: str
+    connection: Connection
     quarantine: Quarantine
-    clock: Clock = field(default_factory=SystemClock)
+    table: str = field(init=False)
     due_rule_of: DueRuleOf | None = None
     rank_clauses: Callable[[str], tuple[Clause, ...]] | None = None
     shards: ShardDirectory = field(default_factory=ShardDirectory)
     passed: PassedShards = field(default_factory=PassedShards)
     windows: Callable[[str], Sequence[WindowSetting]] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table", self.connection.counters)
 
     def apply(
         self,
@@ -249,9 +251,9 @@ class Materializer:
         """
         if not records:
             return BatchOutcome(0)
-        deadline = deadline or Deadline.within(self.clock)
-        now_ms = self.clock.now_ms()
-        dynamo = self.dynamo.metered()
+        deadline = deadline or Deadline.within(self.connection.clock)
+        now_ms = self.connection.clock.now_ms()
+        dynamo = self.connection.retrying.metered()
         progress = self.shards.open(dynamo, self.table, shard, now_ms)
         fresh = above(records, progress.position) if progress.position else records
         outcome = BatchOutcome(len(records), duplicates=len(records) - len(fresh))
@@ -344,7 +346,7 @@ class Materializer:
         self, dynamo: DynamoClient, batch: ShardBatch, outcome: BatchOutcome, handled: Reached
     ) -> None:
         """Step 6; if it fails, the last record is delivered again, and dropped."""
-        handled_at_ms = self.clock.now_ms()
+        handled_at_ms = self.connection.clock.now_ms()
         earlier, earlier_at_ms, landed = history_after(
             batch.progress, handled_at_ms, self.passed.late_ms
         )

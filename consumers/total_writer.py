@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, overload
 
 from countledger.consumers import progress
@@ -91,11 +92,17 @@ class SettingOf(Generic[_V]):
     decode: Callable[[Item | None], _V]
     known: Recent[str, _V]
     consistent: bool = False
+    _lock: Lock = field(default_factory=Lock, repr=False)
 
     def __call__(self, counter: str) -> _V:
         """Half a read unit a minute for each namespace; a whole one for a consistent read."""
-        now_ms = self.connection.clock.now_ms()
-        return self.known.of(keys.namespace_of(counter), now_ms, self._read)
+        namespace, now_ms = keys.namespace_of(counter), self.connection.clock.now_ms()
+        known = self.known.get(namespace, now_ms)
+        if known is not None:
+            return known.value
+        # The writers of a batch ask at once; one of them reads.
+        with self._lock:
+            return self.known.of(namespace, now_ms, self._read)
 
     def _read(self, namespace: str) -> _V:
         connection = self.connection

@@ -33,7 +33,6 @@ class Recent(Generic[_K, _V]):
     most: int = 10_000
     _known: dict[_K, Known[_V]] = field(default_factory=dict, repr=False)
     _keeping: LockPerProcess = field(default_factory=LockPerProcess, repr=False)
-    _reading: LockPerProcess = field(default_factory=LockPerProcess, repr=False)
 
     def __reduce__(self) -> NoReturn:
         refuse_to_pickle()
@@ -57,14 +56,8 @@ class Recent(Generic[_K, _V]):
             self._known.pop(name, None)
 
     def of(self, name: _K, now_ms: int, read: Callable[[_K], _V]) -> _V:
-        """A value, read if it is not known; of the threads that miss one, one reads.
-
-        What `read` raises is raised, and nothing is kept.
-        """
-        known = self.get(name, now_ms)
-        if known is None:
-            with self._reading:
-                known = self.get(name, now_ms) or self.keep(name, read(name), now_ms)
+        """A value, read if it is not known; if `read` raises, nothing is kept."""
+        known = self.get(name, now_ms) or self.keep(name, read(name), now_ms)
         return known.value
 
     def is_fresh(self, read_at_ms: int, now_ms: int) -> bool:

@@ -27,10 +27,9 @@ from countledger.consumers.progress import PassedShards
 from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.record import ShardName, label_of
 from countledger.consumers.total_writer import due_rule_of, rank_clauses_of, windows_of
-from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger import keys
 from countledger.ledger.errors import CountledgerError
-from countledger.ledger.limits import HOUR_MS, late_write_ms
+from countledger.ledger.limits import HOUR_MS
 from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine import QuarantineSource, QuarantineStore
 from countledger.producers.strict.release import OverdueHolds
@@ -161,15 +160,12 @@ class StackFunctions:
     @cached_property
     def _materializer(self) -> Materializer:
         to = self.connection
-        dynamo, clock = to.dynamo("standard"), to.clock
         return Materializer(
-            dynamo,
-            COUNTERS,
+            to,
             self._quarantine(QuarantineSource.LEDGER),
-            clock,
             due_rule_of(to),
             rank_clauses_of(to),
-            passed=PassedShards(late_write_ms(to.settings.clock_skew_ms)),
+            passed=PassedShards(to.late_write_ms),
             windows=windows_of(to, on_corrupt=self.failures.append),
         )
 

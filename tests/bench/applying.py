@@ -87,7 +87,7 @@ def materializing(distinct: int, size: int, url: str) -> Work:
     connection = replace(ledger_at(url).connection.with_counters(_TABLE), clock=clock)
     dynamo, rule_of = connection.retrying, due_rule_of(connection)
     shards = ShardDirectory({str(_SHARD): clock.now_ms()})
-    materializer = Materializer(dynamo, _TABLE, _NoQuarantine(), clock, rule_of, shards=shards)
+    materializer = Materializer(connection, _NoQuarantine(), rule_of, shards=shards)
     records = fold.batch(distinct, size)
 
     def work(counters: Sequence[str]) -> float:

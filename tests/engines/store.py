@@ -169,9 +169,8 @@ class Store:
         self, *, quarantine: KeptRecords | None = None, clock: Clock | None = None
     ) -> Materializer:
         """A materializer."""
-        return Materializer(
-            self.dynamo(), self.counters, quarantine or KeptRecords(), clock or SystemClock()
-        )
+        process = self.process(clock or SystemClock(), dynamo=self.dynamo())
+        return Materializer(process, quarantine or KeptRecords())
 
     def entry_items(self, counter: str) -> list[Item]:
         """What is stored of a counter's entries, as plain values."""

@@ -214,7 +214,7 @@ def test_p9_a_total_of_many_more_shards_costs_two(store: Store, counter: str) ->
 
 def opened(store: Store, materializer: Materializer, shard: ShardName) -> Materializer:
     """The same, to which the shard is known by what it handled before; that is paid for already."""
-    dynamo, now_ms = store.dynamo(), materializer.clock.now_ms()
+    dynamo, now_ms = store.dynamo(), materializer.connection.clock.now_ms()
     ShardDirectory().open(dynamo, store.counters, shard, now_ms)
     dynamo.update(advance_of(store.counters, ShardProgress(str(shard), "1", 1, now_ms, 0, 0, 0)))
     return replace(materializer, shards=ShardDirectory({str(shard): now_ms}))
@@ -226,7 +226,7 @@ def test_p9_a_new_shard_costs_two_units_once(store: Store, counter: str) -> None
 
     materializer.apply([record(10**24, counter=counter)], ShardName("costs", f"new-{counter}"))
 
-    assert metered(materializer.dynamo) == (2 + 2, 3)
+    assert metered(materializer.connection.retrying) == (2 + 2, 3)
 
 
 def test_p9_progress_costs_one_unit(store: Store, namespace: str) -> None:
@@ -250,7 +250,7 @@ def test_p9_a_batch_of_records_costs_one_unit_for_each_counter(store: Store, cou
 
     materializer.apply(records, shard)
 
-    assert metered(materializer.dynamo) == (4, 1)
+    assert metered(materializer.connection.retrying) == (4, 1)
     (progress,) = store.totals().progress([str(shard)]).values()
     assert (progress.records, progress.updates, progress.write_units) == (12, 3, 4)
 
@@ -270,7 +270,7 @@ def test_p9_a_thousand_events_of_64_counters_cost_1065_units(store: Store, names
     )
 
     assert metered(recorder.sender.dynamo) == (1_000, 0)
-    assert metered(materializer.dynamo) == (BATCH_UNITS, 1) == (65, 1)
+    assert metered(materializer.connection.retrying) == (BATCH_UNITS, 1) == (65, 1)
 
 
 def test_p9_a_total_costs_half_a_read_unit(store: Store, counter: str) -> None:

@@ -64,9 +64,9 @@ def test_p9_a_ranked_day_costs_its_item_and_two_units_of_the_index(
         made, shard = _materializer(store, one), ShardName("day ranks", namespace + name)
         costs: list[float] = []
         for first_sequence in (1, 10):
-            before = made.dynamo.meter.write_units
+            before = made.connection.retrying.meter.write_units
             made.apply(_records(namespace + name, {"a": 5}, first_sequence), shard)
-            costs.append(made.dynamo.meter.write_units - before)
+            costs.append(made.connection.retrying.meter.write_units - before)
         spent.append(costs)
 
     assert [after - before for before, after in zip(*spent, strict=True)] == more

@@ -85,10 +85,8 @@ def test_the_materializer_ranks_new_totals_and_keeps_old_ones_in_order(
     rankings.switch_on(namespace)
     process = store.process(clock)
     materializer = Materializer(
-        store.dynamo(),
-        store.counters,
+        store.process(clock),
         KeptRecords(),
-        clock,
         rank_clauses=rank_clauses_of(process),
     )
     recorder = store.recorder()

@@ -54,7 +54,7 @@ def test_p9_events_on_time_cost_one_unit_for_each_window_item_of_a_counter(
 
     outcome = made.apply(_batch(namespace, [0] * RECORDS), shard)
 
-    spent = made.dynamo.meter.write_units
+    spent = made.connection.retrying.meter.write_units
     assert spent == COUNTERS * (1 + items) + 1
     assert outcome.windows == COUNTERS * items
     assert 1 + spent / RECORDS <= (1.14, 1.14, 1.20, 1.27)[items]
@@ -75,8 +75,8 @@ def test_p9_late_events_cost_one_unit_for_each_further_item_that_they_touch(
         for n, late_ms in enumerate(lateness)
         for cell in cells_of(one, NOW_MS, NOW_MS - late_ms)
     }
-    assert made.dynamo.meter.write_units == COUNTERS + len(touched) + 1
-    assert 1.3 < 1 + made.dynamo.meter.write_units / RECORDS < 1.4
+    assert made.connection.retrying.meter.write_units == COUNTERS + len(touched) + 1
+    assert 1.3 < 1 + made.connection.retrying.meter.write_units / RECORDS < 1.4
 
 
 def _stored_setting(store: Store, namespace: str, one: WindowSetting) -> None:
@@ -133,8 +133,8 @@ def test_p9_an_item_with_all_its_cells_costs_one_unit(store: Store, namespace: s
     for n, late_ms in enumerate(lateness):
         record = timed(10**24 + n, 10**11 + n, counter=counter, occurred_ms=NOW_MS - late_ms)
         made.apply([record], shard)
-    before = made.dynamo.meter.write_units
+    before = made.connection.retrying.meter.write_units
 
     made.apply([timed(10**24 + 1_000, 10**11, counter=counter)], shard)
 
-    assert made.dynamo.meter.write_units - before == 1 + 3 + 1
+    assert made.connection.retrying.meter.write_units - before == 1 + 3 + 1

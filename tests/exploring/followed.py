@@ -20,12 +20,13 @@ from countledger.infra.memory.functions import lambda_record, passes_ledger
 from countledger.infra.memory.stream import Record
 from countledger.infra.memory.tables import COUNTERS, LEDGER, MemoryTables
 from countledger.ledger import keys
+from tests.unit.connections import connection_on
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from countledger.infra.memory.tables import Change, Table, Transactions
-    from tests.exploring.world import World
+from tests.exploring.world import World
 
 _T = TypeVar("_T")
 _STREAM: Final = MemoryTables().ledger_stream
@@ -105,9 +106,8 @@ def let_totals_follow(world: World) -> None:
         if not passes_ledger(delivered):
             return
         clock = _Clock(world)
-        following = Materializer(
-            _Client(world=world, clock=clock), COUNTERS, _NoQuarantine(), clock
-        )
+        connection = connection_on(_Client(world=world, clock=clock), clock)
+        following = Materializer(connection, _NoQuarantine())
         outcome = Context().run(following.apply, [delivered], _SHARD)
         if outcome.failed:
             raise AssertionError(outcome.failed)

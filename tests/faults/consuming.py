@@ -59,9 +59,8 @@ def applying(*, malformed: bool = False) -> Begin:
         queue: Queue = world.shared(_queue)
         if malformed:
             records[3] = {**records[3], "eventName": "UPSERT"}
-        materializer = Materializer(
-            world.standard, world.store.counters, queue.quarantine, ManualClock()
-        )
+        process = world.store.process(ManualClock(), dynamo=world.standard)
+        materializer = Materializer(process, queue.quarantine)
         materializer.apply(records[:1], shard)  # the shard is known then
         told: set[str] = set()
 

@@ -194,9 +194,7 @@ def test_a_rule_that_cannot_be_read_lets_the_batch_come_again(store: Store, coun
     clock = HandClock()
     unretried = store.connection.dynamo("none").metered()
     clauses = rank_clauses_of(store.process(clock, dynamo=unretried))
-    materializer = Materializer(
-        store.dynamo(), store.counters, KeptRecords(), clock, rank_clauses=clauses
-    )
+    materializer = Materializer(store.process(clock), KeptRecords(), rank_clauses=clauses)
 
     with faults(unretried.client, at="GetItem", plan=[Fault(Kind.THROTTLE)]):
         failed = materializer.apply(records, shard)

@@ -50,7 +50,7 @@ def test_p8_nothing_is_applied_where_the_quarantine_refuses(
 
     with (
         faults(queue.client, plan=faults_at_the_queue),
-        faults(materializer.dynamo.client, only=_total) as writes,
+        faults(materializer.connection.retrying.client, only=_total) as writes,
     ):
         outcome = materializer.apply(batch, shard)
     assert len(writes) == 0

@@ -100,10 +100,9 @@ class World:
         new = [one for one in records[self._delivered[region] :] if counts(one)]
         self._delivered[region] = len(records)
         connection = self.connections[region]
-        dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
         if new:
             quarantine = KeptRecords()
-            outcome = Materializer(dynamo, table, quarantine).apply(
+            outcome = Materializer(connection, quarantine).apply(
                 new, ShardName(copy.stream_arn, "0")
             )
             assert not outcome.failed

@@ -11,8 +11,8 @@ from countledger.infra.memory.stream import Record
 from countledger.ledger.errors import SetupError
 from countledger.producers.event import Event
 from tests.simulation.calm import calm_world
+from tests.simulation.connection import connection_of
 from tests.simulation.product import Product
-from tests.simulation.shape import COUNTERS
 from tests.simulation.stream import SimulatedStream
 from tests.simulation.world import World
 from tests.unit.consumers.world import Kept
@@ -40,7 +40,7 @@ def _event(record: Record) -> dict[str, Any]:
 
 def _deliver(world: World, product: Product, stream: SimulatedStream) -> None:
     """All that a stream shows, from its start."""
-    made = Materializer(product.reads, COUNTERS, Kept(), product.process)
+    made = Materializer(connection_of(product.process), Kept())
     world.schedule.pause(stream.lag_ms)
     for log in stream.shards.values():
         events = [_event(one) for one in log.records if one.key[1].startswith("e#")]

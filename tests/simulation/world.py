@@ -319,15 +319,13 @@ class World:
         )
 
     def _materialize(self, event: dict[str, Any], process: Process) -> Map[str, Any]:
-        dynamo = self.dynamo(process, retries=True)
         # A warm function knows of a schedule what it read up to a minute ago.
         known = self.rules.setdefault(process.region, new_due_rules())
+        connection = connection_of(process)
         materializer = Materializer(
-            dynamo,
-            COUNTERS,
+            connection,
             quarantine_of(self, process, QuarantineSource.LEDGER),
-            process,
-            due_rule_of(connection_of(process), known),
+            due_rule_of(connection, known),
             shards=self.directories.setdefault(process.region, ShardDirectory()),
             passed=self.passed.setdefault(process.region, self._new_passed()),
             windows=self._windows_of(process),

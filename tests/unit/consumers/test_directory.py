@@ -30,6 +30,7 @@ from countledger.ledger.limits import (
     KNOWN_SHARD_RENEWED_MS,
     LATE_WRITE_MS,
 )
+from tests.unit.connections import connection_on
 from tests.unit.consumers.records import record, with_stream
 from tests.unit.consumers.world import COUNTERS, Kept, World, opened
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
@@ -51,7 +52,8 @@ def _made(
     shards: ShardDirectory | None = None,
 ) -> Materializer:
     quarantine, directory = kept or Kept(), shards or ShardDirectory()
-    return Materializer(dynamo, COUNTERS, quarantine, clock or ManualClock(), shards=directory)
+    connection = connection_on(dynamo, clock or ManualClock())
+    return Materializer(connection, quarantine, shards=directory)
 
 
 def _changing(change: Callable[[ShardProgress], ShardProgress]) -> ShardDirectory:

@@ -39,9 +39,10 @@ def _dynamo(schedule: dict[str, Any] | None = SCHEDULE) -> MemoryClient:
 
 def _materializer(dynamo: MemoryClient, clock: ManualClock | None = None) -> Materializer:
     clock = clock or ManualClock()
-    rule_of = due_rule_of(connection_on(dynamo, clock))
+    connection = connection_on(dynamo, clock)
+    rule_of = due_rule_of(connection)
     shards = ShardDirectory({str(SHARD): NOW_MS})
-    return Materializer(dynamo, TABLE, NoQuarantine(), clock, rule_of, shards=shards)
+    return Materializer(connection, NoQuarantine(), rule_of, shards=shards)
 
 
 def _total(dynamo: MemoryClient) -> dict[str, Any]:

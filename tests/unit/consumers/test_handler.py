@@ -16,6 +16,7 @@ from countledger.consumers.record import ShardName
 from countledger.ledger import keys
 from countledger.ledger.errors import Throttled
 from countledger.ledger.limits import HOUR_MS, INVOCATION_TIME_MS, late_write_ms
+from tests.unit.connections import connection_on
 from tests.unit.consumers.records import image, record
 from tests.unit.consumers.world import COUNTERS, Kept, opened
 from tests.unit.ledger.clocks import ManualClock
@@ -53,7 +54,7 @@ def dynamo(monkeypatch: pytest.MonkeyPatch) -> MemoryClient:
     _refused.clear()
     unused: Any = None
     parts = handler._MaterializerParts(
-        Materializer(dynamo, COUNTERS, Kept(), ManualClock()), Logger(), Metrics(), unused
+        Materializer(connection_on(dynamo, ManualClock()), Kept()), Logger(), Metrics(), unused
     )
     monkeypatch.setattr(handler, "_parts", lambda: parts)
     return dynamo

@@ -22,6 +22,7 @@ from countledger.ledger.errors import (
     BadPayload,
 )
 from countledger.ledger.limits import INVOCATION_MARGIN_MS, INVOCATION_TIME_MS
+from tests.unit.connections import connection_on
 from tests.unit.consumers.records import record
 from tests.unit.consumers.world import Kept, opened
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
@@ -33,7 +34,7 @@ SHARD = ShardName("label", "shardId-1")
 
 def _materializer(dynamo: MemoryClient, quarantine: Kept | None = None) -> Materializer:
     shards = ShardDirectory({str(SHARD): NOW_MS})  # its entry need not be renewed
-    return Materializer(dynamo, TABLE, quarantine or Kept(), ManualClock(), shards=shards)
+    return Materializer(connection_on(dynamo, ManualClock()), quarantine or Kept(), shards=shards)
 
 
 def _totals(dynamo: MemoryClient) -> dict[str, object]:
@@ -114,7 +115,7 @@ def _slow(takes_ms: int) -> tuple[MemoryClient, list[str], Materializer]:
 
     opened(SHARD, dynamo := MemoryClient())
     dynamo = replace(dynamo, plans=[at(slow)])
-    return dynamo, written, Materializer(dynamo, TABLE, Kept(), clock)
+    return dynamo, written, Materializer(connection_on(dynamo, clock), Kept())
 
 
 @pytest.fixture
@@ -132,7 +133,7 @@ def test_a_deadline_moves_the_part_that_is_applied() -> None:
     names = [f"a:{n:02}" for n in range(40)]
     records = [record(100 + n, 1, counter=name) for n, name in enumerate(names)]
 
-    deadline = Deadline(slow.clock, NOW_MS + 95_000, NOW_MS + 115_000)
+    deadline = Deadline(slow.connection.clock, NOW_MS + 95_000, NOW_MS + 115_000)
     outcome = slow.apply(records, SHARD, deadline)
 
     totals = [name for name in written if name in names]
@@ -152,7 +153,7 @@ _FUNCTION_MS = INVOCATION_TIME_MS - INVOCATION_MARGIN_MS
 def test_no_update_leaves_after_the_deadline(takes_ms: int, *, given: bool) -> None:
     """Not even one that was begun before it: its watermark may be gone when it lands."""
     _, written, slow = _slow(takes_ms)
-    deadline = Deadline(slow.clock, NOW_MS + takes_ms, NOW_MS + takes_ms)
+    deadline = Deadline(slow.connection.clock, NOW_MS + takes_ms, NOW_MS + takes_ms)
 
     outcome = slow.apply([record(100)], SHARD, deadline if given else None)
 

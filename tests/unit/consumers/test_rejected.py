@@ -11,6 +11,7 @@ from countledger.consumers.progress import ShardDirectory
 from countledger.consumers.record import ShardName
 from countledger.ledger.departure import Deadline
 from countledger.ledger.errors import CountledgerError, OutOfTime, Throttled
+from tests.unit.connections import connection_on
 from tests.unit.consumers.records import record
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
@@ -56,9 +57,8 @@ class RejectingWorld:
 
     def __post_init__(self) -> None:
         self.quarantine = SlowQuarantine(self.clock, self.dynamo)
-        self.materializer = Materializer(
-            self.dynamo, "counters", self.quarantine, self.clock, shards=ShardDirectory()
-        )
+        connection = connection_on(self.dynamo, self.clock)
+        self.materializer = Materializer(connection, self.quarantine, shards=ShardDirectory())
 
     def batch(self, malformed: int = MALFORMED) -> list[dict[str, Any]]:
         """Malformed entries of one namespace, and then a counter of another one."""

@@ -56,10 +56,8 @@ def materializer(
 ) -> Materializer:
     shards = ShardDirectory({str(SHARD): NOW_MS})
     return Materializer(
-        dynamo,
-        TABLE,
+        connection_on(dynamo, ManualClock()),
         quarantine or Kept(),
-        ManualClock(),
         shards=shards,
         windows=lambda _counter: settings,
     )

@@ -131,9 +131,8 @@ class World:
         windows: Callable[[str], Sequence[WindowSetting]] | None = None,
     ) -> BatchOutcome:
         """Give records to the materializer itself, as Lambda does."""
-        materializer = Materializer(
-            self.dynamo, COUNTERS, self.quarantine, self.clock, windows=windows
-        )
+        connection = connection_on(self.dynamo, self.clock)
+        materializer = Materializer(connection, self.quarantine, windows=windows)
         return materializer.apply(events_of(records), ShardName("label", shard))
 
     def handle(self, record: dict[str, Any], delta: Amount, shard: str = "s") -> None:

@@ -1,8 +1,6 @@
-"""What was read is used again, for as long as it may be, by every thread."""
+"""What was read is used again, for as long as it may be."""
 
-from concurrent.futures import ThreadPoolExecutor
 from pickle import dumps
-from threading import Barrier
 
 import pytest
 
@@ -54,22 +52,6 @@ def test_what_cannot_be_read_is_not_known() -> None:
 
     assert recent.of("a", 0, lambda _: None) is None
     assert recent.of("a", 999, fail) is None  # nothing is a value, too
-
-
-def test_of_the_threads_that_miss_a_value_one_reads() -> None:
-    recent, together, reads = Recent[str, int](1_000), Barrier(8), list[str]()
-
-    def read(name: str) -> int:
-        reads.append(name)
-        return len(reads)
-
-    def ask(_: int) -> int:
-        together.wait()
-        return recent.of("a", 0, read)
-
-    with ThreadPoolExecutor(8) as pool:
-        assert set(pool.map(ask, range(8))) == {1}
-    assert reads == ["a"]
 
 
 def test_it_is_of_one_process() -> None:
