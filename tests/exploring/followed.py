@@ -106,7 +106,9 @@ def let_totals_follow(world: World) -> None:
         if not passes_ledger(delivered):
             return
         clock = _Clock(world)
-        connection = connection_on(_Client(world=world, clock=clock), clock)
+        connection = connection_on(
+            _Client(world=world, clock=clock), clock, counters_table=COUNTERS
+        )
         following = Materializer(connection, _NoQuarantine())
         outcome = Context().run(following.apply, [delivered], _SHARD)
         if outcome.failed:
