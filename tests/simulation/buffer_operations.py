@@ -16,6 +16,7 @@ from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS
 from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
 from countledger.producers.buffer.producer import BufferedProducer
+from countledger.producers.buffer.sending import ledger_name
 from countledger.producers.buffer.settings import (
     BufferFull,
     Buffering,
@@ -24,6 +25,7 @@ from countledger.producers.buffer.settings import (
     SpoolRefused,
     StillBuffered,
 )
+from countledger.producers.buffer.spool import Spool
 from countledger.producers.event import Event, Receipt
 from tests.simulation import threads
 from tests.simulation.connection import connection_of
@@ -317,6 +319,9 @@ def check_spools(world: World, memory: Memory) -> None:
     for (name, region), path in sorted(memory.spools.items()):
         if not path:
             continue
+        if region in world.gone:
+            _hand_back(world, region, path)
+            continue
         process = world.process(region, f"the last of {name}")
         threads.belongs(process)
         producer = open_producer(process, Buffering(spool=path), None)
@@ -331,6 +336,17 @@ def check_spools(world: World, memory: Memory) -> None:
             world.auditor.events.report(entry.counter, int(entry.delta), str(refused.error))
         producer.close()
         process.die()
+
+
+def _hand_back(world: World, region: str, path: str) -> None:
+    """A spool of a region that is lost is of no other ledger: a person reads it."""
+    process = world.process(world.home, f"who reads what was left in {region}")
+    threads.belongs(process)
+    spool = Spool.open(path, ledger=ledger_name(connection_of(process, region)))
+    for row in (*spool.kept(), *(refused for refused, _ in spool.refused())):
+        world.auditor.events.report(row.counter, int(row.delta), f"{region} is lost")
+    spool.close()
+    process.die()
 
 
 def check_events(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others
