@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from countledger.compaction import lease, regions, salvage
+from countledger.compaction import regions, salvage
 from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.regions import Regions
 from countledger.compaction.salvage import Salvage, SalvageEvidence, SalvageFate
 from countledger.ledger.attributes import Item
-from tests.simulation.canary import Canary, all_of, replaced, unconditional, wrapped
+from tests.simulation.canary import Canary, all_of, replaced, wrapped
 from tests.simulation.shape import HOMES, LOSSES
 
 _NO_CHECK: Final = replaced(Regions, "check_lease", lambda _self: None)
@@ -38,9 +38,6 @@ CANARIES: Final = [
         seed=7,
     ),
     Canary("the lease is looked at as a request leaves", _NO_CHECK, HOMES, seed=234),
-    Canary(
-        "the lease that is replaced is named", unconditional(lease, "lease_of"), HOMES, seed=592
-    ),
     Canary(
         "a lease of another home is waited for",
         replaced(LeaseTerms, "after_ms", property(lambda _self: -(10**12))),

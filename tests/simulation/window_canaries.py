@@ -13,7 +13,7 @@ from countledger.ledger.calendar import zone_of
 from countledger.ledger.operations import Absent, Add, AssignOnce, Clause
 from countledger.ledger.windows import WindowSetting
 from tests.simulation.canary import Canary, all_of, little_but, replaced, unconditional, wrapped
-from tests.simulation.shape import DELETED_WINDOWS, WINDOW_ALERTS, WINDOWS
+from tests.simulation.shape import DELETED_WINDOWS, WINDOWS
 
 
 def _by_the_total(
@@ -97,12 +97,6 @@ CANARIES: Final = [
         wrapped(window_writer, "day_clauses", _ranked_today),
         WINDOWS,
         seed=8,
-    ),
-    Canary(
-        "a difference of windows counts once the stream has settled",
-        replaced(WindowVerifier, "_differs", lambda *_: False),
-        WINDOW_ALERTS,
-        seed=20,
     ),
     Canary(
         "a rebuild replaces what it has seen alone",
