@@ -326,7 +326,7 @@ def emit_file(
         store = stack.enter_context(file.kept_place())
         size = COALESCED_CHUNK_LINES if coalesce else CHUNK_LINES
         send = ChunkEmitter(recorder, parse, coalesce)
-        sender = FileSender(store, purpose, send, client.connection.clock, size)
+        sender = FileSender(store, purpose, send, client.connection, size)
         begun = sender.begin()
         if begun.last and not file.resume:
             raise BadSetting(

@@ -120,14 +120,16 @@ def _counted(lines: Iterable[ExportLine], bar: Bar) -> Iterator[ExportLine]:
 
 def _write_named(out: Path, exporter: Exporter, names: list[str]) -> list[UnreadLine]:
     purpose = f"{len(names)} counters of {exporter.purpose}"
-    with open_export(out, purpose, continues=False) as file:
+    new_id = exporter.client.connection.ids.unique_id
+    with open_export(out, purpose, new_id, continues=False) as file:
         file.add(exporter.lines(names))
         file.complete()
     return file.unread
 
 
 def _write_all(out: Path, exporter: Exporter) -> list[UnreadLine]:
-    with open_export(out, exporter.purpose) as file, open_progress() as progress:
+    new_id = exporter.client.connection.ids.unique_id
+    with open_export(out, exporter.purpose, new_id) as file, open_progress() as progress:
         if file.continues:
             notice(f"continuing after {file.counters} counters in {out}")
         elif file.replaced:
@@ -206,7 +208,7 @@ def _import(options: Options, source: LineFile, given: str | None, *, drop_holds
         digest = None if given is not None or continued else digest
         importer = Importer.begin(client, name, digest=digest)
         send = ChunkImporter(importer, drop_holds, of_counters)
-        sender = FileSender(store, purpose, send, client.connection.clock)
+        sender = FileSender(store, purpose, send, client.connection)
         begun = sender.begin()
         if not source.resume:
             begun = sender.restart()  # every line once more: none counts twice

@@ -53,7 +53,6 @@ from countledger.infra.portability.lines import (
 )
 from countledger.ledger import amount, keys
 from countledger.ledger.errors import BadInput, BadPayload, BadSetting, CorruptItem, NoSuchCounter
-from countledger.ledger.ids import unique_id
 from countledger.ledger.namespace import Kind
 from countledger.ledger.private_files import open_private, replace_private
 
@@ -188,7 +187,7 @@ class ExportFile:
 
 @contextmanager
 def open_export(
-    path: Path, purpose: str, *, continues: bool = True, new_id: Callable[[], str] = unique_id
+    path: Path, purpose: str, new_id: Callable[[], str], *, continues: bool = True
 ) -> Iterator[ExportFile]:
     """The file of an interrupted export of the same purpose (if it may go on), or a new one.
 

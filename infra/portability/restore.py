@@ -43,7 +43,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from random import Random
 from typing import TYPE_CHECKING, Final, Self
 
 from countledger.consumers.alerts.rules import Rules
@@ -51,7 +50,6 @@ from countledger.infra.portability.lines import WindowsOfLine
 from countledger.ledger import keys
 from countledger.ledger.attempts import (
     Again,
-    Attempts,
     Done,
     DynamoPerformer,
     Recheck,
@@ -61,7 +59,7 @@ from countledger.ledger.attempts import (
     run,
     wrote,
 )
-from countledger.ledger.clock import Backoff, Clock, SystemClock
+from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import (
     BadSetting,
     ConditionFailed,
@@ -70,9 +68,7 @@ from countledger.ledger.errors import (
     ServiceFailed,
     shown,
 )
-from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import (
-    CLOCK_SKEW_DEFAULT_MS,
     MINUTE_MS,
     SECOND_MS,
     SIGNED_REQUEST_LIFE_MS,
@@ -101,6 +97,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.rules import RuleSnapshot
     from countledger.ledger.attempts import Exhausted, Reply, Verdict
     from countledger.ledger.attributes import Item
+    from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Clause
 
@@ -121,23 +118,23 @@ class Copying:
     The SDK of `puts` does not retry: each put that got no answer is known.
     """
 
-    dynamo: DynamoClient
-    puts: DynamoClient
-    counters: str
-    clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
-    clock: Clock = field(default_factory=SystemClock)
-    id: str = field(default_factory=unique_id)
-    random: Random = field(default_factory=Random)
+    connection: Connection
+    id: str = field(init=False)
     _looked_ms: int = 0
     _unanswered: bool = False
 
+    def __post_init__(self) -> None:
+        self.id = self.connection.ids.unique_id()
+
     @property
     def _perform(self) -> DynamoPerformer:
-        return DynamoPerformer(self.puts, self.dynamo, self.clock)
+        return DynamoPerformer(
+            self.connection.unretried, self.connection.retrying, self.connection.clock
+        )
 
     def __enter__(self) -> Self:
         """Name this call in the record: one write unit."""
-        self._looked_ms = self.clock.now_ms()
+        self._looked_ms = self.connection.clock.now_ms()
         self._note((Assign(_CALL + self.id, self._looked_ms), Assign("last_call", self.id)))
         return self
 
@@ -157,7 +154,7 @@ class Copying:
 
         `ServiceFailed`: another call has copied everything, or this process was suspended.
         """
-        attempts = Attempts(self.clock, self.random, _BACKOFF)
+        attempts = self.connection.attempts(policy=_BACKOFF)
 
         def request(_: None) -> Send:
             self._look()
@@ -185,8 +182,8 @@ class Copying:
         def request(note: Update | None) -> Send:
             if note is not None:
                 return Send(note, self._refuse_late)
-            self._looked_ms = self.clock.now_ms()
-            return Send(Get(self.counters, _RECORD))
+            self._looked_ms = self.connection.clock.now_ms()
+            return Send(Get(self.connection.counters, _RECORD))
 
         def interpret(reply: Reply[Update | None]) -> Verdict[Update | None, None]:
             note, answer = reply.state, reply.answer
@@ -202,7 +199,7 @@ class Copying:
                 raise ServiceFailed("other calls of this restore keep beginning: call again")
             raise exhausted.error
 
-        attempts = Attempts(self.clock, self.random, _BACKOFF)
+        attempts = self.connection.attempts(policy=_BACKOFF)
         run(attempt(None, request, interpret, give_up, attempts), self._perform)
 
     def _completion(self, record: Item) -> Update:
@@ -210,28 +207,30 @@ class Copying:
         left = {name for name in record if name.startswith(_CALL)} - {_CALL + self.id}
         clauses: tuple[Clause, ...] = (Assign("copied_at", self._looked_ms),)
         if left or self._unanswered:
-            late_ms = 2 * (_LEAVES_MS + SIGNED_REQUEST_LIFE_MS + self.clock_skew_ms)
+            late_ms = 2 * (_LEAVES_MS + SIGNED_REQUEST_LIFE_MS + self.connection.clock_skew_ms)
             clauses += (Assign("settles_at", self._looked_ms + late_ms),)
         same = unchanged("last_call", record.get("last_call"))
-        return Update(self.counters, _RECORD, clauses, AllOf(_BEGUN, same))
+        return Update(self.connection.counters, _RECORD, clauses, AllOf(_BEGUN, same))
 
     def _look(self) -> None:
         """Read the record, unless that was done a moment ago."""
-        now_ms = self.clock.now_ms()
+        now_ms = self.connection.clock.now_ms()
         if 0 <= now_ms - self._looked_ms < _LOOK_MS:
             return
-        if "copied_at" in (self.dynamo.get(self.counters, _RECORD, consistent=True) or {}):
+        record = self.connection.retrying.get(self.connection.counters, _RECORD, consistent=True)
+        if "copied_at" in (record or {}):
             raise ServiceFailed("another call has copied everything meanwhile: call again")
         self._looked_ms = now_ms
 
     def _refuse_late(self) -> None:
-        if not 0 <= self.clock.now_ms() - self._looked_ms < _LEAVES_MS:
+        if not 0 <= self.connection.clock.now_ms() - self._looked_ms < _LEAVES_MS:
             raise ServiceFailed("this process was suspended while it copied an item: call again")
 
     def _note(self, clauses: tuple[Clause, ...]) -> None:
         """Change the record, unless everything is copied."""
+        note = Update(self.connection.counters, _RECORD, clauses, _BEGUN)
         try:
-            self.dynamo.update(Update(self.counters, _RECORD, clauses, _BEGUN))
+            self.connection.retrying.update(note)
         except ConditionFailed as failed:
             _is_noted(clauses, failed.item or {})
 
@@ -291,7 +290,6 @@ class Restorer:
 
     client: CountLedger
     tables: RestoredTables
-    clock: Clock = field(default_factory=SystemClock)
 
     def begin(self) -> bool:
         """Reserve the empty stack for this restore: whether the items were copied before.
@@ -311,7 +309,7 @@ class Restorer:
         record = self._record()
         if record is None:
             self._refuse_content()
-            new: Item = {**_RECORD, "tables": [*self._sources()], "at": self.clock.now_ms()}
+            new: Item = {**_RECORD, "tables": [*self._sources()], "at": self._now_ms()}
             # Else another call began meanwhile, or an attempt of this one that got no answer.
             wrote(self._dynamo, Put(self._counters, new, Absent("part")))
             record = self._record() or {}
@@ -330,16 +328,7 @@ class Restorer:
         that key, so it is in use already.
         """
         to = self.client.connection
-        skew_ms = to.settings.clock_skew_ms
-        copying = Copying(
-            self._dynamo,
-            to.dynamo("none"),
-            self._counters,
-            skew_ms,
-            self.clock,
-            to.ids.unique_id(),
-            to.random,
-        )
+        copying = Copying(to)
         (ledger, own_ledger), (counters, own_counters) = zip(
             self._sources(), self._own(), strict=True
         )
@@ -363,7 +352,7 @@ class Restorer:
     def unsettled_until_ms(self) -> int | None:
         """Until when a put of the copy may still arrive; None: none can. One read unit."""
         until_ms = (self._record() or {}).get("settles_at", 0)
-        return until_ms if until_ms > self.clock.now_ms() else None
+        return until_ms if until_ms > self._now_ms() else None
 
     def rebuild(self) -> Audit[Repair]:
         return self.client.audit.repair_all()
@@ -399,7 +388,7 @@ class Restorer:
             else:
                 yield what, None
         if not failed:
-            note = Assign("recreated_at", self.clock.now_ms())
+            note = Assign("recreated_at", self._now_ms())
             ours = AllOf(Compare("counter", "=", _RECORD["counter"]))
             self._dynamo.update(Update(self._counters, _RECORD, (note,), ours))
 
@@ -444,7 +433,7 @@ class Restorer:
 
     def _mark(self, what: str) -> Put:
         """Shows that this restore has created something, also if that was deleted since."""
-        item = {**_RECORD, "part": keys.MADE_PREFIX + what, "at": self.clock.now_ms()}
+        item = {**_RECORD, "part": keys.MADE_PREFIX + what, "at": self._now_ms()}
         return Put(self._counters, item, Absent("part"))
 
     def _refuse_content(self) -> None:
@@ -470,6 +459,9 @@ class Restorer:
     @property
     def _counters(self) -> str:
         return self.client.connection.setting("counters_table")
+
+    def _now_ms(self) -> int:
+        return self.client.connection.clock.now_ms()
 
     @property
     def _dynamo(self) -> DynamoClient:

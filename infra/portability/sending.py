@@ -36,7 +36,7 @@ from countledger.ledger.errors import (
     SetupError,
     shown,
 )
-from countledger.ledger.ids import bound_id, unique_id
+from countledger.ledger.ids import bound_id
 from countledger.ledger.private_files import ensure_private
 from countledger.producers.buffer.sending import may_coalesce
 from countledger.producers.event import Status, make_entry
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from countledger.ledger.amount import Amount
-    from countledger.ledger.clock import Clock
+    from countledger.ledger.connection import Connection
     from countledger.ledger.entry import Entry
     from countledger.producers.event import Event
     from countledger.producers.recorder import Recorder
@@ -333,16 +333,15 @@ class FileSender:
     store: PlaceFile | NoPlace
     purpose: str
     send: Callable[[Sequence[NumberedLine], FilePlace], SentChunk]
-    clock: Clock
+    connection: Connection
     chunk_lines: int = CHUNK_LINES
-    new_id: Callable[[], str] = unique_id
 
     def begin(self) -> FilePlace:
         """The place to continue from, or a new one."""
         return place_for(self.store, self.purpose) or self.restart()
 
     def restart(self) -> FilePlace:
-        return FilePlace(id=self.new_id(), purpose=self.purpose)
+        return FilePlace(id=self.connection.ids.unique_id(), purpose=self.purpose)
 
     def chunks(self, lines: FileLines, place: FilePlace) -> Iterator[SentChunk]:
         """Send the lines after a place; what was answered before an error counts next time."""
@@ -353,7 +352,7 @@ class FileSender:
                 place = place.model_copy(
                     update={
                         "last": lines.number,
-                        "at_ms": self.clock.now_ms(),
+                        "at_ms": self.connection.clock.now_ms(),
                         "digest": lines.digest,
                     }
                 )

@@ -21,6 +21,7 @@ from countledger.infra.portability.lines import (
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSequence, KeyExpired, SequenceExists
 from countledger.ledger.exact import Head, encode_head
+from countledger.ledger.ids import unique_id
 from countledger.ledger.limits import HOUR_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Put
@@ -164,7 +165,7 @@ def test_an_interrupted_export_goes_on(stack: LocalStack, name: str, tmp_path: P
     client = filled(stack, name, counters=40)
     out = tmp_path / "all.jsonl"
     exporter = Exporter(client, name)
-    with open_export(out, exporter.purpose) as file:
+    with open_export(out, exporter.purpose, unique_id) as file:
         rounds = exporter.write_all(file, totals_per_page=5)
         while next(rounds) < 20:
             pass

@@ -11,6 +11,7 @@ from countledger.ledger.attributes import Item
 from countledger.ledger.errors import BadSetting, ServiceFailed, Throttled
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from countledger.ledger.operations import Absent, Delete, Put
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient, applied_then_lost, meanwhile, refuses
 
@@ -30,7 +31,7 @@ class Restoring:
         self.dynamo.put(Put(COUNTERS, keys.restore_key()))
 
     def call(self, name: str) -> Copying:
-        return Copying(self.dynamo, self.dynamo, COUNTERS, clock=self.clock, id=name)
+        return Copying(connection_on(self.dynamo, self.clock, unique_id=lambda: name))
 
     @property
     def record(self) -> Item:

@@ -29,6 +29,7 @@ from countledger.ledger.amount import total_of
 from countledger.ledger.errors import BadInput, BadPayload, BadSetting, RequestRejected, Throttled
 from countledger.producers.event import Event
 from countledger.producers.payload import parse_event_line
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient, at, refuses
 from tests.unit.producers.senders import TABLE, entries_in, recorder_on
@@ -60,7 +61,7 @@ def _sender(
     parse: Callable[[bytes], Event | None] = parse_event_line,
 ) -> FileSender:
     send = ChunkEmitter(recorder_on(dynamo, _CLOCK), parse, coalesce)
-    return FileSender(store, purpose, send, _CLOCK, chunk_lines)
+    return FileSender(store, purpose, send, connection_on(dynamo, _CLOCK), chunk_lines)
 
 
 def _emit(

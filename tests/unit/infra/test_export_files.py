@@ -20,6 +20,7 @@ from countledger.infra.portability.export import (
 )
 from countledger.infra.portability.lines import CounterLine
 from countledger.ledger.errors import BadSetting
+from countledger.ledger.ids import unique_id
 from countledger.testing import MemoryStack
 
 COUNTERS = 40
@@ -32,12 +33,13 @@ import os, signal, sys
 from pathlib import Path
 from countledger import Event
 from countledger.infra.portability.export import open_export
+from countledger.ledger.ids import unique_id
 from countledger.infra.portability.export import Exporter
 from countledger.testing import MemoryStack
 
 def export(stack, out):
     exporter = Exporter(stack.ledger)
-    with open_export(out, exporter.purpose) as file:
+    with open_export(out, exporter.purpose, unique_id) as file:
         begun = file.counters, file.continues
         for _ in exporter.write_all(file, entries_per_page=5, totals_per_page=2):
             pass
@@ -127,7 +129,7 @@ def _interrupted(out: Path, namespace: str | None = None) -> None:
     stack = MemoryStack()
     stack.ledger.record("other:counter", 7)
     exporter = Exporter(stack.ledger, namespace)
-    with open_export(out, exporter.purpose) as file:
+    with open_export(out, exporter.purpose, unique_id) as file:
         next(exporter.write_all(file))
         file.save(WalkPosition(start()))
 
@@ -136,7 +138,7 @@ def _exported(out: Path, value: int = 1) -> ExportFile:
     stack = MemoryStack()
     stack.ledger.record("likes:a", value)
     exporter = Exporter(stack.ledger)
-    with open_export(out, exporter.purpose) as file:
+    with open_export(out, exporter.purpose, unique_id) as file:
         assert list(exporter.write_all(file))
     return file
 
@@ -159,7 +161,7 @@ def test_a_file_that_is_no_part_of_an_export_is_refused_and_stays(
 
     with (
         pytest.raises(BadSetting, match=r"all\.jsonl\.part is not part of an export"),
-        open_export(out, Exporter(MemoryStack().ledger).purpose, continues=continues),
+        open_export(out, Exporter(MemoryStack().ledger).purpose, unique_id, continues=continues),
     ):
         pass
 
@@ -199,7 +201,7 @@ def test_an_interrupted_export_of_something_else_is_refused_and_stays(
         pytest.raises(
             BadSetting, match=r"belongs to an interrupted export of .*other.*remove .*\.part"
         ),
-        open_export(out, "2 counters of another stack", continues=continues),
+        open_export(out, "2 counters of another stack", unique_id, continues=continues),
     ):
         pass
 
@@ -253,7 +255,7 @@ def test_a_place_of_something_else_is_refused_and_stays(
 
     with (
         pytest.raises(BadSetting, match="not the place of an export"),
-        open_export(out, "p", continues=continues),
+        open_export(out, "p", unique_id, continues=continues),
     ):
         pass
 
@@ -267,7 +269,10 @@ def test_a_part_that_is_a_link_is_refused(tmp_path: Path) -> None:
     precious.write_text("precious")
     part_beside(out).symlink_to(precious)
 
-    with pytest.raises(BadSetting, match=r"all\.jsonl\.part"), open_export(out, "purpose"):
+    with (
+        pytest.raises(BadSetting, match=r"all\.jsonl\.part"),
+        open_export(out, "purpose", unique_id),
+    ):
         pass
 
     assert precious.read_text() == "precious"
@@ -279,7 +284,7 @@ def test_an_export_can_be_read_by_its_owner_alone_whatever_the_umask(tmp_path: P
     part_beside(out).chmod(0o644)
     before = os.umask(0)
     try:
-        with open_export(out, "purpose") as file:
+        with open_export(out, "purpose", unique_id) as file:
             file.add([_LINE])
             file.save(WalkPosition(start()))
             private = {stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()}
@@ -297,18 +302,18 @@ def test_an_export_that_was_suspended_never_writes_into_the_file_of_another_one(
 ) -> None:
     """The second one waits for nobody: it is refused until the first one has ended."""
     out = tmp_path / "all.jsonl"
-    with open_export(out, "purpose") as suspended:
+    with open_export(out, "purpose", unique_id) as suspended:
         suspended.add([_LINE])
         for continues in (True, False):
             with (
                 pytest.raises(BadSetting, match="in use"),
-                open_export(out, "purpose", continues=continues),
+                open_export(out, "purpose", unique_id, continues=continues),
             ):
                 pass
         suspended.save(WalkPosition(start()))
     assert part_beside(out).read_text().count("\n") == 2
 
-    with open_export(out, "purpose") as second:
+    with open_export(out, "purpose", unique_id) as second:
         second.add([CounterLine(counter="likes:b", value=1)])
         second.complete()
 
@@ -320,7 +325,7 @@ def test_an_export_that_opened_a_file_before_it_was_complete_does_not_write_it(
 ) -> None:
     """Between its open and its lock the other one gave the file its name."""
     out = tmp_path / "all.jsonl"
-    with open_export(out, "purpose") as first:
+    with open_export(out, "purpose", unique_id) as first:
         first.save(WalkPosition(start()))
     opened = os.open
 
@@ -332,7 +337,7 @@ def test_an_export_that_opened_a_file_before_it_was_complete_does_not_write_it(
         return descriptor
 
     monkeypatch.setattr(os, "open", completed)
-    with pytest.raises(BadSetting, match="in use"), open_export(out, "purpose"):
+    with pytest.raises(BadSetting, match="in use"), open_export(out, "purpose", unique_id):
         pass
 
     assert out.read_text().count("\n") == 1

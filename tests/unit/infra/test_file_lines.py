@@ -17,6 +17,7 @@ from countledger.infra.portability.sending import (
     StreamedLines,
 )
 from countledger.producers.payload import parse_event_line
+from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient
 from tests.unit.producers.senders import entries_in, recorder_on
@@ -47,7 +48,7 @@ def test_the_lines_that_have_arrived_are_sent_before_the_next_one_comes() -> Non
     with _pipe() as (read, write):
         lines = FileLines(StreamedLines(read, _PAUSE_S), 99)
         send = ChunkEmitter(recorder_on(dynamo, clock), parse_event_line)
-        sender = FileSender(NoPlace(), "an emit", send, clock)
+        sender = FileSender(NoPlace(), "an emit", send, connection_on(dynamo, clock))
         chunks = sender.chunks(lines, sender.begin())
 
         write.write(_LINE * 3 + b"\n" + _LINE[:9])

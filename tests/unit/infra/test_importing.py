@@ -52,7 +52,7 @@ def _import(stack: MemoryStack, path: Path, text: bytes, *, fails_after: int = -
     """One try to import a file in chunks of four lines; a write fails after so many chunks."""
     with open_place(path) as store:
         send = ChunkImporter(Importer.begin(stack.ledger, "opening"))
-        sender = FileSender(store, "import", send, stack.ledger.connection.clock, chunk_lines=4)
+        sender = FileSender(store, "import", send, stack.ledger.connection, chunk_lines=4)
         chunks = sender.chunks(FileLines(BytesIO(text), 16_384), sender.begin())
         sent: list[SentChunk] = []
         for chunk in chunks:

@@ -89,7 +89,7 @@ def _restorer(new: MemoryStack, lost: MemoryStack) -> Restorer:
         table = new._memory.add(name, "counter", sort)
         for key, item in lost._memory.tables[source].items.items():
             table.store(key, dict(item))
-    return Restorer(new.ledger, _TABLES, new.clock)
+    return Restorer(new.ledger, _TABLES)
 
 
 def _restore(restorer: Restorer) -> list[str]:
