@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +25,7 @@ from countledger.infra.deploy.template_limits import (
 )
 from countledger.infra.template import only_tables, parse_template, template_text
 from countledger.ledger.errors import BadInput
+from countledger.ledger.ids import unique_id
 from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
@@ -305,7 +305,7 @@ class Deployment:
         self, proposal: Proposal, on_event: Callable[[StackEvent], None] | None = None
     ) -> dict[str, str]:
         """Let it happen and wait for the end; the error has the first resource's reason."""
-        stack, token = self.stack, f"countledger-{uuid.uuid4()}"
+        stack, token = self.stack, f"countledger-{unique_id()}"
         before = stack.newest_event(proposal.stack_id)
         with stack.asking("ExecuteChangeSet"):
             self.stack.cloudformation.execute_change_set(
@@ -356,7 +356,7 @@ class Deployment:
         with self.stack.asking("CreateChangeSet"):
             made = self.stack.cloudformation.create_change_set(
                 StackName=self.stack.name,
-                ChangeSetName=f"countledger-{uuid.uuid4()}",
+                ChangeSetName=f"countledger-{unique_id()}",
                 Capabilities=["CAPABILITY_IAM"],
                 **request,
             )

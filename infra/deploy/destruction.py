@@ -9,13 +9,13 @@ then       the tables, on request: they are not deleted with the stack
 from __future__ import annotations
 
 import time
-import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.template import TABLES
 from countledger.ledger.errors import TableNotFound
+from countledger.ledger.ids import unique_id
 from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class Destruction:
         if plan.status == _DELETING:
             status, reason = self._awaited(plan.stack_id)
         else:
-            token = f"countledger-{uuid.uuid4()}"
+            token = f"countledger-{unique_id()}"
             before = self.stack.newest_event(plan.stack_id)
             role: Any = {"RoleARN": self.role_arn} if self.role_arn else {}
             with self.stack.asking("DeleteStack"):
