@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from countledger.ledger import keys
@@ -15,13 +15,24 @@ from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
 from countledger.ledger.limits import TICKET_LIFE_MS
 from countledger.ledger.operations import Get
 from countledger.producers.quotas.acquiring import Wanted, acquiring, committing, releasing
-from countledger.producers.quotas.administration import QuotaAdmin
+from countledger.producers.quotas.administration import (
+    Limits,
+    creating,
+    deleting,
+    limiting,
+    reading,
+)
 from countledger.producers.quotas.guard import Guard
 from countledger.producers.quotas.quota import (
     Admitted,
     Ticket,
     Usage,
     check_amount,
+    check_method,
+    check_per,
+    check_prefix,
+    check_zone,
+    decode_quota,
     left_of,
 )
 from countledger.producers.strict.change import check_key_age
@@ -32,11 +43,12 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Exhausted, Steps
-    from countledger.producers.quotas.quota import Committed, Denied
+    from countledger.ledger.connection import Connection
+    from countledger.producers.quotas.quota import Committed, Denied, Quota
 
 
 @dataclass(frozen=True, slots=True)
-class Quotas(QuotaAdmin):
+class Quotas:
     """The quotas of a stack. Safe to share between threads and tasks.
 
     They live in the home region alone. A quota's counters have names of their own: the quota of
@@ -49,7 +61,114 @@ class Quotas(QuotaAdmin):
         observe: called with the outcome of each acquire, reserve and commit, for metrics.
     """
 
+    connection: Connection
+    limits: Limits = field(init=False)
     observe: Callable[[Admitted | Denied | Committed], object] = lambda _outcome: None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "limits", Limits(self.connection))
+
+    def create(
+        self,
+        prefix: str,
+        *,
+        limit: Amount,
+        per: str,
+        time_zone: str = "UTC",
+        method: str = "marker",
+    ) -> Quota:
+        """Create the quota of every counter whose name begins with a prefix: one write unit.
+
+        Args:
+            prefix: at least a namespace and its colon, as `llm:`. If several quotas fit a counter,
+                the one with the longest prefix holds.
+            limit: how much each counter may use in one window, 0 or more.
+            per: the kind of window: `minute` (of UTC), `hour`, `day` or `month` of the time zone.
+            time_zone: a name of the IANA database.
+            method: how `acquire` remembers a key: `request_token` for ten minutes, `marker`
+                for at least a day.
+
+        Raises:
+            QuotaExists: a quota of that prefix exists.
+            BadQuota: an argument breaks its rule.
+            Unclear, Throttled: look with `list`, and call again.
+            WrongRegion: this is not the home region.
+        """
+        self._refuse_elsewhere(prefix)
+        prefix = check_prefix(prefix)
+        item = {
+            **keys.quota_key(prefix),
+            "limit": check_amount("limit", limit, zero=True),
+            "per": str(check_per(per)),
+            "time_zone": check_zone(time_zone),
+            "method": str(check_method(method)),
+            "updated_at": self.connection.clock.now_ms(),
+        }
+        return self.connection.run(creating(self.connection, item))
+
+    def set_limit(self, prefix: str, limit: Amount) -> None:
+        """Change the limit of a quota, also while it is used: a read unit and a write unit.
+
+        Raises:
+            NoSuchQuota: no quota has that prefix.
+            Unclear: no clear answer. Also if another call has changed a limit since an attempt that
+                got no answer: that change stays.
+            BadQuota, Throttled, WrongRegion: as `create`.
+        """
+        self._refuse_elsewhere(prefix)
+        amount = check_amount("limit", limit, zero=True)
+        self.connection.run(limiting(self.connection, check_prefix(prefix), amount, None))
+
+    def override(self, counter: str, limit: Amount | None) -> None:
+        """Give one counter a limit of its own; None: that of its quota again.
+
+        Two or three read units and four write units.
+
+        Raises:
+            NoSuchQuota: no quota is for the counter.
+            Unclear: as `set_limit`.
+            BadQuota, Throttled, WrongRegion: as `create`.
+        """
+        self._refuse_elsewhere(counter)
+        amount = None if limit is None else check_amount("limit", limit, zero=True)
+        counter = keys.check_counter(counter)
+        self.limits.forget(counter)
+        steps = self.limits.of(counter, self.connection.attempts())
+        prefix = self.connection.run(steps).quota.prefix
+        self.connection.run(limiting(self.connection, prefix, amount, counter))
+        self.limits.forget(counter)
+
+    def delete(self, prefix: str) -> None:
+        """Delete a quota: a read unit, a write unit, and one for each counter's own limit.
+
+        A process that has read the quota admits under it for up to five seconds more. What the
+        windows have used expires by itself. A quota that is created again begins with empty
+        windows, and remembers no key.
+
+        Raises:
+            NoSuchQuota: no quota has that prefix.
+            Unclear, Throttled, WrongRegion: as `create`.
+        """
+        self._refuse_elsewhere(prefix)
+        self.connection.run(deleting(self.connection, check_prefix(prefix)))
+
+    def list(self) -> list[Quota]:
+        """All quotas, by their prefixes: a read unit for each 4 KB.
+
+        Raises:
+            CorruptItem: one cannot be read.
+            WrongRegion: this is not the home region.
+        """
+        self._refuse_elsewhere("all")
+        items = self.connection.run(reading(self.connection, keys.QUOTA_PREFIX))
+        return [decode_quota(item) for item in items]
+
+    def overrides(self, quota: Quota) -> dict[str, Amount]:
+        """The limits that counters of a quota have of their own: a read unit for each 4 KB."""
+        self._refuse_elsewhere(quota.prefix)
+        partition = keys.QUOTA_PREFIX + quota.incarnation
+        items = self.connection.run(reading(self.connection, partition))
+        return {item["part"]: item["limit"] for item in items if "limit" in item}
 
     def show(self, counter: str) -> Usage:
         """What a counter has used in its present window: up to three read units.
@@ -59,7 +178,7 @@ class Quotas(QuotaAdmin):
             WrongRegion: this is not the home region.
         """
         counter = keys.check_counter(counter)
-        self.refuse_elsewhere(counter)
+        self._refuse_elsewhere(counter)
         return self.connection.run(self._showing(counter))
 
     def acquire(
@@ -210,7 +329,7 @@ class Quotas(QuotaAdmin):
         reserve: bool,
     ) -> Steps[Admitted | Denied]:
         counter = keys.check_counter(counter)
-        self.refuse_elsewhere(counter)
+        self._refuse_elsewhere(counter)
         if prefer not in {"under", "over"}:
             raise BadQuota(f"prefer {shown(prefer)} must be `under` or `over`")
         now_ms = self.connection.clock.now_ms()
@@ -253,7 +372,7 @@ class Quotas(QuotaAdmin):
         ticket = given.ticket if isinstance(given, Admitted) else given
         if ticket is None:
             raise BadQuota(f"{given.counter!r} was acquired, not reserved: it has no ticket")
-        self.refuse_elsewhere(ticket.counter)
+        self._refuse_elsewhere(ticket.counter)
         return ticket
 
     def _showing(self, counter: str) -> Steps[Usage]:
@@ -280,3 +399,7 @@ class Quotas(QuotaAdmin):
             window.name,
             to_datetime(window.end_ms),
         )
+
+    def _refuse_elsewhere(self, what: str) -> None:
+        """Allow calls in the home region only."""
+        self.connection.refuse_elsewhere(f"{what!r}: quotas work")

@@ -1,73 +1,55 @@
-"""Holds of strict counters: place, confirm, cancel, list. Method `marker` alone.
+"""Holds of strict counters: how one is placed, and confirmed after its time. Method `marker` alone.
 
 Placing a hold is a change by method `marker` that moves `held` and not the total: the same bins,
 the same finality, and the hold is stored in the place of the marker. So a retry under its key finds
-it. The methods of `HoldCalls` are those of `StrictCounters`.
+it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import amount
 from countledger.ledger import amount as amounts
-from countledger.ledger.amount import parse_delta
 from countledger.ledger.attempts import PASSING, Done, Reply, Send, attempt, otherwise
-from countledger.ledger.clock import show_duration, to_datetime
 from countledger.ledger.errors import (
-    BadDelta,
-    BadSetting,
     CountledgerError,
-    KeyExpired,
     Throttled,
     TransactionCancelled,
 )
-from countledger.ledger.limits import HOLD_MAX_MS, HOLD_MIN_MS
-from countledger.producers.strict import applying
-from countledger.producers.strict.change import make_change, refused_among, update_of
-from countledger.producers.strict.definition import Method, Part, StaleDefinition
+from countledger.producers.strict.change import refused_among, update_of
+from countledger.producers.strict.definition import Part, StaleDefinition
 from countledger.producers.strict.hold import (
     End,
-    Purpose,
     Resolution,
     decode_hold,
     encode_open,
     encode_parts,
-    hold_id,
     is_hold,
-    parse_hold_id,
     plan_part,
 )
 from countledger.producers.strict.marker import MarkerChange, stored_marker
 from countledger.producers.strict.outcome import (
-    Applied,
     BoundReached,
     Contended,
     Duplicate,
-    Held,
     HoldExpired,
-    SetFull,
 )
-from countledger.producers.strict.release import Releases, compare_held, open_holds
+from countledger.producers.strict.release import Releases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import TypeVar
+    from collections.abc import Sequence
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Steps, Verdict
-    from countledger.ledger.attributes import Item, OnCorrupt
+    from countledger.ledger.attributes import Item
     from countledger.ledger.connection import Connection
     from countledger.ledger.errors import Reason
-    from countledger.ledger.ids import IdempotencyKey
     from countledger.ledger.operations import Put, Write
     from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.hold import Hold
-    from countledger.producers.strict.outcome import EndOutcome, HoldOutcome, StrictOutcome
-    from countledger.producers.strict.release import HeldComparison
+    from countledger.producers.strict.outcome import EndOutcome, StrictOutcome
 
 
 # Takes the headroom of an expired hold again, and confirms it: as a change.
@@ -168,14 +150,6 @@ class Readmission:
         return otherwise(reply) if refused is None else Done(refused)
 
 
-if TYPE_CHECKING:
-    _T = TypeVar("_T")
-
-_WHY_MARKER: Final = (
-    "a hold is stored where a marker would be, under its key; create the counter with method marker"
-)
-
-
 class HoldChange(MarkerChange):
     """One hold that is placed."""
 
@@ -220,212 +194,3 @@ class HoldChange(MarkerChange):
         """As it is: the value did not change, so none is read."""
         yield from ()
         return outcome
-
-
-class HoldCalls:
-    """The calls about holds; `StrictCounters` has them."""
-
-    __slots__ = ()
-
-    connection: Connection
-
-    def _with_definition(
-        self, counter: str, act: Callable[[Connection, Definition, Item | None], Steps[_T]]
-    ) -> _T:
-        raise NotImplementedError
-
-    def hold(
-        self,
-        counter: str,
-        amount: Amount,
-        *,
-        expires_in: timedelta,
-        key: str | IdempotencyKey | None = None,
-        note: Mapping[str, str] | None = None,
-    ) -> HoldOutcome:
-        """Reserve an amount: four write units, one for the index; as `change` with bins.
-
-        The value stays, and nothing else can take it until it is confirmed, cancelled or expires.
-
-        Args:
-            counter: its name; of method `marker`.
-            amount: how much, more than zero: an int or an exact decimal.
-            expires_in: for how long it can be confirmed, 1 second to 366 days.
-            key: what a retry repeats; remembered until the hold has ended and the counter's window
-                after that. It shares its keys with the changes of the counter.
-            note: the caller's short texts.
-
-        Returns:
-            `Held`. `Duplicate`: this key holds, or held, the amount; see its `hold`.
-            `BoundReached`: not enough is available. `Withdrawn`, `Contended`: nothing is held.
-            `Unknown`: repeat it with the same key.
-
-        Raises:
-            BadSetting: the counter's method has no holds, or the time is out of its range.
-            BadDelta: the amount is not above zero.
-            IdempotencyKeyReused: the key was used for a change, or for another amount.
-            KeyExpired: the key is older than the counter's window, and no hold is stored under it.
-            ClockSkew, NoSuchCounter, BadInput, Unreachable: as `change`.
-        """
-        length_ms = _length_ms(expires_in)
-        held = _above_zero(amount)
-        change = make_change(
-            counter,
-            amounts.negated(held),
-            key,
-            note,
-            now_ms=self.connection.clock.now_ms(),
-            new_id=self.connection.ids.new_id,
-        )
-        lapses_at_ms = change.at_ms + length_ms
-
-        def placed(
-            connection: Connection, definition: Definition, _item: Item | None
-        ) -> Steps[StrictOutcome]:
-            _check_method(definition)
-            begun = HoldChange.placed(connection, definition, change, lapses_at_ms)
-            window_ms, skew_ms = definition.marker_window_ms, connection.clock_skew_ms
-            try:
-                change.check_age(connection.clock.now_ms(), window_ms, skew_ms)
-            except KeyExpired:
-                found = yield from begun.found()  # a hold may last longer than the window
-                if found is None:
-                    raise
-                return found
-            return (yield from applying.apply_at_places(connection, definition, change, begun))
-
-        outcome = self._with_definition(counter, placed)
-        match outcome:
-            case Applied():
-                until = to_datetime(lapses_at_ms)
-                return Held(change.counter, hold_id(change.counter, change.id), held, until)
-            case SetFull():
-                raise AssertionError("method marker has no set")
-        return outcome
-
-    def confirm(
-        self, hold: str, amount: Amount | None = None, *, readmit: bool = False
-    ) -> EndOutcome:
-        """Take what is held: four write units, one for the index, a read unit; more with bins.
-
-        Args:
-            hold: the id that `hold` returned.
-            amount: how much of it; the rest is available again. None: all of it.
-            readmit: after its time, take the amount again if enough is available.
-
-        Returns:
-            `Confirmed`. `Duplicate`: it was confirmed before. `HoldExpired`, `HoldCancelled`: it
-            cannot be any more. `HoldConfirmed`: with another amount. `ExceedsHold`: more than is
-            held. `BoundReached`: not enough is available to readmit it. `Contended`: try again.
-            `Unknown`: call again with the same hold.
-
-        Raises:
-            NoSuchHold: no hold has that id, or it is forgotten.
-            BadKey: it is no id of a hold.
-            BadDelta: the amount is not above zero.
-            NoSuchCounter, Unreachable: as `change`.
-        """
-        asked = None if amount is None else _above_zero(amount)
-        return self._end(hold, Purpose.CONFIRM, asked, readmit=readmit)
-
-    def cancel(self, hold: str) -> EndOutcome:
-        """Make what is held available again: as `confirm`, and costs the same.
-
-        Returns:
-            `Cancelled`. `Duplicate`: it was cancelled before. `HoldExpired`: it was released.
-            `HoldConfirmed`: it was taken. `Contended`: try again. `Unknown`: call again.
-
-        Raises:
-            NoSuchHold, BadKey, NoSuchCounter, Unreachable: as `confirm`.
-        """
-        return self._end(hold, Purpose.CANCEL)
-
-    def holds(self, counter: str, *, on_corrupt: OnCorrupt | None = None) -> Iterator[Hold]:
-        """The open holds of a counter by their time, also those that are over but not released.
-
-        Half a read unit for each, and for about 30 holds beside these in the index.
-
-        Args:
-            counter: its name.
-            on_corrupt: called with the error of each hold that cannot be read, which is left out.
-
-        Raises:
-            BadSetting: the counter's method has no holds.
-            NoSuchCounter: no counter has that name.
-            CorruptItem: a hold cannot be read, and `on_corrupt` is not given.
-        """
-
-        def known(
-            _connection: Connection, definition: Definition, _item: Item | None
-        ) -> Steps[Definition]:
-            yield from ()
-            _check_method(definition)
-            return definition
-
-        return iter(open_holds(self.connection, self._with_definition(counter, known), on_corrupt))
-
-    def verify_holds(self, counter: str) -> HeldComparison:
-        """Compare what a counter holds with its open holds: `compare_held` says at what cost.
-
-        Raises:
-            BadSetting: the counter's method has no holds.
-            NoSuchCounter: no counter has that name.
-            CorruptItem: an item of it, or a hold, cannot be read.
-        """
-
-        def verified(
-            connection: Connection, definition: Definition, _item: Item | None
-        ) -> Steps[HeldComparison]:
-            _check_method(definition)
-            return (yield from compare_held(connection, definition))
-
-        return self._with_definition(counter, verified)
-
-    def _end(
-        self, hold: str, purpose: Purpose, asked: Amount | None = None, *, readmit: bool = False
-    ) -> EndOutcome:
-        counter, change_id = parse_hold_id(hold)
-        call = self.connection.ids.new_id(self.connection.clock.now_ms())
-
-        def ended(
-            connection: Connection, definition: Definition, _item: Item | None
-        ) -> Steps[EndOutcome]:
-            _check_method(definition)
-            attempts = connection.attempts()
-            resolution = Resolution(
-                connection, definition, change_id, purpose, attempts, call, asked, readmit
-            )
-            outcome = yield from resolution.apply()
-            if isinstance(outcome, End):
-                return (yield from Readmission(resolution, outcome).apply())
-            return outcome
-
-        return self._with_definition(counter, ended)
-
-
-def _check_method(definition: Definition) -> None:
-    if definition.method is not Method.MARKER:
-        raise BadSetting(
-            f"counter {definition.counter!r} is of method {definition.method}, which has no holds: "
-            f"{_WHY_MARKER}"
-        )
-
-
-def _above_zero(value: Amount) -> Amount:
-    given = parse_delta(value)
-    if given < 0:
-        raise BadDelta(f"amount {given} is below zero: give how much to hold, as a positive number")
-    return amounts.canonical(given)
-
-
-def _length_ms(expires_in: object) -> int:
-    if not isinstance(expires_in, timedelta):
-        kind = type(expires_in).__name__
-        raise BadSetting(f"expires_in {expires_in!r} is a {kind}: give a datetime.timedelta")
-    length_ms = expires_in // timedelta(milliseconds=1)
-    if not HOLD_MIN_MS <= length_ms <= HOLD_MAX_MS:
-        raise BadSetting(
-            f"expires_in {expires_in} is not between {show_duration(HOLD_MIN_MS)} and "
-            f"{show_duration(HOLD_MAX_MS)}"
-        )
-    return length_ms

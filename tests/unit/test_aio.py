@@ -29,7 +29,6 @@ _LEFT_OUT: Final = {
         "Auditor": {"each", "unread", "unrepaired", "walk"},
         "Groups": {"board", "memberships"},
         "Namespaces": {"expect", "for_use", "is_of_a_ledger"},
-        "Quotas": {"refuse_elsewhere"},
         "Schedules": {"create_once", "take_over"},
     },
     "`buffered` is the producer of the event loop": {"CountLedger": {"buffered_async"}},
