@@ -588,6 +588,7 @@ class Auditor:
         return unrepaired(self.verifier, counter, error).verdict
 
     def unrepaired(self, counter: str, error: CorruptItem) -> Repair:
+        """The repair of a counter whose namespace cannot be read: none."""
         return unrepaired(self.verifier, counter, error)
 
     def walk(  # noqa: PLR0917 - handed on

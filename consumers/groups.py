@@ -178,6 +178,7 @@ class Groups:
 
     @property
     def memberships(self) -> Memberships:
+        """The members of each group."""
         return Memberships(self.connection)
 
     def add(self, group: str, counters: Iterable[str]) -> list[str]:
