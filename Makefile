@@ -34,10 +34,10 @@ test-long: $(READY) ## The whole suite, and what takes minutes
 	$(PYTEST) $(ARGS)
 
 smoke-aws: $(READY) ## Try the main paths in your AWS account, on a stack of its own (ARGS="--region R")
-	@$(BIN)/python -m tests.smoke $(ARGS)
+	@$(BIN)/python -m tools.smoke $(ARGS)
 
 bench: $(READY) ## Benchmarks against peers in the same run (ARGS="--rounds 9 --page")
-	@$(BIN)/python -m tests.bench $(ARGS)
+	@$(BIN)/python -m tools.bench $(ARGS)
 
 simulate: $(READY) ## The whole system in a simulated world, from many seeds (SEEDS=1000)
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)
@@ -46,10 +46,10 @@ explore: $(READY) ## Every schedule of small worlds, with faults (ARGS="sequence
 	@$(BIN)/python -m tests.exploring $(ARGS)
 
 mutate: $(READY) ## Change 100 conditions, one at a time; fail if no test notices (ARGS="--seed 7")
-	@$(BIN)/python -m tests.mutation $(ARGS)
+	@$(BIN)/python -m tools.mutation $(ARGS)
 
 endurance: $(READY) ## Long runs on the embedded engine, with kills (ARGS="--scale 0.01")
-	@$(BIN)/python -m tests.endurance $(ARGS)
+	@$(BIN)/python -m tools.endurance $(ARGS)
 
 check: $(READY) docs-site ## Format, lint, types, imports, template, documentation site
 	$(BIN)/ruff format --check .
@@ -59,7 +59,7 @@ check: $(READY) docs-site ## Format, lint, types, imports, template, documentati
 	$(BIN)/cfn-lint infra/template.yaml
 
 docs: $(READY) ## Write the tables of docs/ from what the tests expect
-	@$(BIN)/python -m tests.guide
+	@$(BIN)/python -m tools.guide
 
 docs-site: $(READY) ## The documentation as a website in build/site; strict, and built offline
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/site

@@ -46,7 +46,7 @@ _THOROUGH: Final = (
     "faults/test_killed.py",
     "faults/test_matrix_in_a_loop.py",
     "regions",
-    "smoke",
+    "tools/smoke",
 )
 _STAYS: Final = (
     "e2e/test_cli.py",

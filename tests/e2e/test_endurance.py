@@ -4,11 +4,11 @@ import pytest
 
 from countledger.infra.local.stack import LocalStack
 from tests.e2e.world import alter_total
-from tests.endurance import reserving
-from tests.endurance.scenarios import SCENARIOS, Scenario
-from tests.endurance.world import Sent, World
 from tests.simulation.canary import Canary
 from tests.simulation.hold_canaries import CANARIES as HOLDS
+from tools.endurance import reserving
+from tools.endurance.scenarios import SCENARIOS, Scenario
+from tools.endurance.world import Sent, World
 
 SCALE = 0.002
 # So few events as 100 are sent before the process can be killed.

@@ -16,7 +16,7 @@ from countledger.infra.template import template_text
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from tests.e2e.command import eventually
 from tests.e2e.world import client_of, record_aged, record_all
-from tests.smoke.paths import Paths
+from tools.smoke.paths import Paths
 
 ARCHIVE: Final = "s3://kept-archive/trail"
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from countledger.infra.http.counters import LiveBounds
-from tests.guide.http import HTTP, http_tables
-from tests.guide.marked import with_tables
 from tests.http.world import Api, memory_api
 from tests.unit.local_server.server import TOKEN, running
+from tools.guide.http import HTTP, http_tables
+from tools.guide.marked import with_tables
 
 _TEXT = HTTP.read_text()
 _LINES = re.findall(r"^    (curl .*)  # (\d+)$", _TEXT, re.MULTILINE)

@@ -10,10 +10,10 @@ from typing import Final
 
 import pytest
 
-from tests.guide.http import HTTP
 from tests.http.test_openapi import PATH
 from tests.http.world import Api, memory_api
 from tests.unit.local_server.server import TOKEN, running
+from tools.guide.http import HTTP
 
 _TOOLS: Final = Path(__file__).parents[2] / ".cache/client/bin"
 _PACKAGE: Final = "countledger_client"

@@ -112,7 +112,9 @@ def test_every_link_to_a_file_has_an_end(page: Path) -> None:
 @pytest.mark.parametrize("page", _PAGES, ids=_name)
 def test_every_file_that_a_page_names_exists(page: Path) -> None:
     text = page.read_text()
-    folders = r"(?:tests|docs|ledger|producers|consumers|compaction|infra|unit|engines|faults)"
+    folders = (
+        r"(?:tests|tools|docs|ledger|producers|consumers|compaction|infra|unit|engines|faults)"
+    )
     named = re.findall(rf"`({folders}/[\w/.-]+\.(?:py|toml|yaml|json))`", text)
 
     assert [

@@ -51,7 +51,9 @@ def test_the_wheel_holds_every_module_the_template_and_the_types(wheel: zipfile.
     assert all(any(path.startswith(f"countledger/{name}/") for path in held) for name in _PACKAGES)
     seconds = {name.split("/")[1] for name in held}
     assert not [
-        name for name in seconds if name in {"tests", "conftest.py"} or name.startswith("test_")
+        name
+        for name in seconds
+        if name in {"tests", "tools", "conftest.py"} or name.startswith("test_")
     ]
 
 

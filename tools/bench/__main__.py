@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from countledger.infra.local.stack import LocalStack
-from tests.bench import (
+from tools.bench import (
     candidates,
     compact,
     evaluate,
@@ -26,12 +26,12 @@ from tests.bench import (
     strict,
     through,
 )
-from tests.bench.goals import Result, memory_results, results, through_result
-from tests.bench.rounds import rows_of, run
-from tests.bench.suite import SUITES
+from tools.bench.goals import Result, memory_results, results, through_result
+from tools.bench.rounds import rows_of, run
+from tools.bench.suite import SUITES
 
 if TYPE_CHECKING:
-    from tests.bench.rounds import Row
+    from tools.bench.rounds import Row
 
 _KEPT: Final = Path("build/bench")
 _WIDTH: Final = 120

@@ -14,9 +14,9 @@ from countledger.consumers.progress import ShardDirectory
 from countledger.consumers.record import ShardName
 from countledger.consumers.total_writer import due_rule_of
 from countledger.ledger.calendar import Per
-from tests.bench import evaluate, fold
-from tests.bench.emitting import REGION, ledger_at
-from tests.bench.way import Way, Work, with_each_transport
+from tools.bench import evaluate, fold
+from tools.bench.emitting import REGION, ledger_at
+from tools.bench.way import Way, Work, with_each_transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,8 +7,8 @@ from importlib.metadata import PackageNotFoundError, files
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.bench.rounds import environment, servers
-from tests.bench.starting import STACK, cpu_ms
+from tools.bench.rounds import environment, servers
+from tools.bench.starting import STACK, cpu_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from tests.bench.processor import SERVER, stay_on
+from tools.bench.processor import SERVER, stay_on
 
 _NAMESPACE: Final = {
     "entry": {"S": "settings"},
@@ -211,7 +211,7 @@ async def serve(delay_s: float, answers: Answers = answer_to) -> None:
     """Print the port, and answer until the process is ended."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: _Connection(delay_s, answers), "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)  # noqa: T201 - to whoever started it
+    print(server.sockets[0].getsockname()[1], flush=True)  # noqa: T201 - to its parent
     await server.serve_forever()
 
 

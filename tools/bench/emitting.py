@@ -15,7 +15,7 @@ from botocore.config import Config
 from countledger import AsyncCountLedger, CountLedger, Event, Settings
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
 from countledger.producers.buffer.settings import Buffering
-from tests.bench.way import Way, Work, uniform, with_each_transport, zipf
+from tools.bench.way import Way, Work, uniform, with_each_transport, zipf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tests.bench.way import TRANSPORTS, named
+from tools.bench.way import TRANSPORTS, named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tests.bench.memory import Peak
-    from tests.bench.rounds import Row
-    from tests.bench.through import Through
+    from tools.bench.memory import Peak
+    from tools.bench.rounds import Row
+    from tools.bench.through import Through
 
 
 # Of the bare rate of the engine.

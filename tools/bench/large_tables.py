@@ -10,8 +10,8 @@ import asyncio
 import sys
 from typing import Any, Final
 
-from tests.bench import canned
-from tests.bench.processor import SERVER, stay_on
+from tools.bench import canned
+from tools.bench.processor import SERVER, stay_on
 
 # The counter with many entries; every other one has one.
 LARGE: Final = "bench:large"

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from tests.bench.peak import BARE, BATCH
-from tests.bench.rounds import environment
+from tools.bench.peak import BARE, BATCH
+from tools.bench.rounds import environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ class Peak:
 def measured(name: str, url: str, count: int) -> float:
     """The peak of a scenario in MB, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.peak", name, url, str(count)],
+        [sys.executable, "-m", "tools.bench.peak", name, url, str(count)],
         env=environment(),
         check=True,
         stdout=subprocess.PIPE,
@@ -56,7 +56,7 @@ def measured(name: str, url: str, count: int) -> float:
 def server(size: int) -> Iterator[str]:
     """The address of a server whose tables have that size."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.bench.large_tables", str(size)],
+        [sys.executable, "-m", "tools.bench.large_tables", str(size)],
         stdout=subprocess.PIPE,
         text=True,
     )

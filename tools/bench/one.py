@@ -1,4 +1,4 @@
-"""Measures one way once, in a process of its own: `python -m tests.bench.one TABLE ROW URL`."""
+"""Measures one way once, in a process of its own: `python -m tools.bench.one TABLE ROW URL`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 import sys
 import time
 
-from tests.bench.processor import CLIENT, stay_on
-from tests.bench.suite import SUITES
+from tools.bench.processor import CLIENT, stay_on
+from tools.bench.suite import SUITES
 
 
 def measure(table: str, row: int, url: str) -> dict[str, float]:

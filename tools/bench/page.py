@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.infra.cost import AS_OF, BY_DELETES, BY_TRANSACTIONS, prices
-from tests.bench.candidates import CANDIDATES
-from tests.bench.goals import Result, results
-from tests.bench.memory import Peak
-from tests.bench.rounds import Measurement, rows_of
-from tests.bench.suite import SUITES
-from tests.bench.transports import KINDS
-from tests.bench.way import TRANSPORTS, named
-from tests.guide.marked import table_of, with_tables
+from tools.bench.candidates import CANDIDATES
+from tools.bench.goals import Result, results
+from tools.bench.memory import Peak
+from tools.bench.rounds import Measurement, rows_of
+from tools.bench.suite import SUITES
+from tools.bench.transports import KINDS
+from tools.bench.way import TRANSPORTS, named
+from tools.guide.marked import table_of, with_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tests.bench.rounds import Row
+    from tools.bench.rounds import Row
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "performance.md"
 RAW: Final = PAGE.with_suffix(".json")

@@ -1,6 +1,6 @@
 """One scenario in a process of its own, which ends with the peak of its resident size in KB.
 
-`python -m tests.bench.peak SCENARIO URL COUNT`. Each scenario imports what it uses, and nothing
+`python -m tools.bench.peak SCENARIO URL COUNT`. Each scenario imports what it uses, and nothing
 else is imported here: the bare interpreter is one of them.
 """
 
@@ -39,7 +39,7 @@ def _countledger(_url: str, _count: int) -> None:
 
 def _record_stream(url: str, count: int) -> None:
     from countledger import Event, Receipt  # noqa: PLC0415
-    from tests.bench.emitting import ledger_at  # noqa: PLC0415
+    from tools.bench.emitting import ledger_at  # noqa: PLC0415
 
     events = (Event(f"bench:{number % 1_000}", 1) for number in range(count))
     outcomes = ledger_at(url).record_stream(events)
@@ -48,8 +48,8 @@ def _record_stream(url: str, count: int) -> None:
 
 
 def _exact(url: str, count: int) -> None:
-    from tests.bench.emitting import ledger_at  # noqa: PLC0415
-    from tests.bench.large_tables import LARGE  # noqa: PLC0415
+    from tools.bench.emitting import ledger_at  # noqa: PLC0415
+    from tools.bench.large_tables import LARGE  # noqa: PLC0415
 
     found = ledger_at(url).exact(LARGE)
     if (found.value, found.entries) != (count, count):
@@ -58,7 +58,7 @@ def _exact(url: str, count: int) -> None:
 
 def _export(url: str, count: int) -> None:
     from countledger.infra.portability.export import Exporter  # noqa: PLC0415
-    from tests.bench.emitting import ledger_at  # noqa: PLC0415
+    from tools.bench.emitting import ledger_at  # noqa: PLC0415
 
     lines = Exporter(ledger_at(url)).walk()
     if sum(1 for _ in lines) != count:
@@ -67,8 +67,8 @@ def _export(url: str, count: int) -> None:
 
 def _compact(url: str, count: int) -> None:
     from countledger.compaction.compactor import Compactor  # noqa: PLC0415
-    from tests.bench.emitting import ledger_at  # noqa: PLC0415
-    from tests.bench.large_tables import LARGE  # noqa: PLC0415
+    from tools.bench.emitting import ledger_at  # noqa: PLC0415
+    from tools.bench.large_tables import LARGE  # noqa: PLC0415
 
     ledger = ledger_at(url)
     report = Compactor(ledger.connection).compact(LARGE)
@@ -77,7 +77,7 @@ def _compact(url: str, count: int) -> None:
 
 
 def _materialize(url: str, _count: int) -> None:
-    from tests.bench import applying  # noqa: PLC0415
+    from tools.bench import applying  # noqa: PLC0415
 
     work = applying.materializing(BATCH, BATCH, url)
     work(["any"] * (3 * BATCH))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 import boto3
 
 from countledger.producers.strict.outcome import Applied
-from tests.bench.canned import STRICT_NAMESPACE
-from tests.bench.emitting import REGION, ours
-from tests.bench.way import Way, Work, with_each_transport
+from tools.bench.canned import STRICT_NAMESPACE
+from tools.bench.emitting import REGION, ours
+from tools.bench.way import Way, Work, with_each_transport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from tests.bench.suite import SUITES
+from tools.bench.suite import SUITES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -114,7 +114,7 @@ def _round(number: int, urls: dict[int, str]) -> Iterator[Measurement]:
     random.shuffle(runs)
     for name, row in runs:
         way = SUITES[name].ways[row]
-        told = _child("tests.bench.one", name, str(row), urls[way.delay_ms])
+        told = _child("tools.bench.one", name, str(row), urls[way.delay_ms])
         yield Measurement(name, way.name, number, **json.loads(told))
 
 
@@ -137,7 +137,7 @@ def servers(delays_ms: Sequence[int]) -> Iterator[dict[int, str]]:
     try:
         for delay_ms in delays_ms:
             server = subprocess.Popen(
-                [sys.executable, "-m", "tests.bench.canned", str(delay_ms)],
+                [sys.executable, "-m", "tools.bench.canned", str(delay_ms)],
                 stdout=subprocess.PIPE,
                 text=True,
             )

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from countledger.testing import MemoryStack
-from tests.bench.rounds import environment, servers
+from tools.bench.rounds import environment, servers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

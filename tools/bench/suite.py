@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tests.bench import applying, emitting, reading, transports
+from tools.bench import applying, emitting, reading, transports
 
 if TYPE_CHECKING:
-    from tests.bench.way import Way
+    from tools.bench.way import Way
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from typing import Any, Final, TypeAlias
 import boto3
 
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
-from tests.bench.emitting import IN_FLIGHT, REGION, TABLE, TUNED, ledger_at
-from tests.bench.way import Way, Work
+from tools.bench.emitting import IN_FLIGHT, REGION, TABLE, TUNED, ledger_at
+from tools.bench.way import Way, Work
 
 # What one call is of: a plain item, or its key.
 Call: TypeAlias = Callable[[list[dict[str, Any]]], object]

@@ -14,15 +14,15 @@ from rich.console import Console
 from rich.table import Table
 
 from countledger.infra.local import background
-from tests.endurance import reserving
-from tests.endurance.scenarios import SCENARIOS, Row, Scenario
-from tests.endurance.world import World
+from tools.endurance import reserving
+from tools.endurance.scenarios import SCENARIOS, Row, Scenario
+from tools.endurance.world import World
 
 _WIDTH: Final = 120
 
 
 def _arguments() -> Namespace:
-    parser = ArgumentParser("python -m tests.endurance", description=__doc__)
+    parser = ArgumentParser("python -m tools.endurance", description=__doc__)
     names = [*(one.name for one in SCENARIOS), reserving.NAME]
     parser.add_argument("--only", choices=names, metavar="SCENARIO", help=", ".join(names))
     parser.add_argument("--scale", type=float, default=1.0, help="so many times the events")

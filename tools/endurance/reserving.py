@@ -40,12 +40,12 @@ from countledger.producers.strict.outcome import (
     HoldExpired,
     Unknown,
 )
-from tests.endurance.scenarios import Row
-from tests.endurance.tables import Life, StruckClient, Tables
 from tests.simulation.hold_operations import HoldAccounts
 from tests.simulation.schedule import Killed
 from tests.simulation.sums import Wrong
 from tests.unit.connections import connection_on
+from tools.endurance.scenarios import Row
+from tools.endurance.tables import Life, StruckClient, Tables
 
 NAME: Final = "reservations"
 OPERATIONS: Final = 1_000_000

@@ -14,7 +14,7 @@ from typing import Final
 
 from countledger import Buffering
 from countledger.infra.local.running import kill_all
-from tests.endurance.world import SAY_EVERY_S, STALLED_S, World, deltas, sent_by
+from tools.endurance.world import SAY_EVERY_S, STALLED_S, World, deltas, sent_by
 
 _THREADS: Final = 256
 # How many events of the busy counter become one entry.
@@ -160,7 +160,7 @@ def _by_killed_process(world: World, events: int, counters: int) -> int:
     """A process spools everything and is killed; the next one sends what is left."""
     with tempfile.TemporaryDirectory() as directory:
         spool = str(Path(directory) / "spool")
-        arguments = ("tests.endurance.spooling", world.namespace, spool)
+        arguments = ("tools.endurance.spooling", world.namespace, spool)
         with world.child(*arguments, str(events), str(counters)) as first:
             assert first.stdout is not None
             spooled, known = False, 0

@@ -8,7 +8,7 @@ from time import sleep
 from typing import Final
 
 from countledger import Buffering, CountLedger, Event
-from tests.endurance.world import deltas
+from tools.endurance.world import deltas
 
 _PAUSE_S: Final = 0.02
 

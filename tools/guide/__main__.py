@@ -1,13 +1,13 @@
 """`make docs`: write the tables of the documents, and the schema of the alerts' message, again."""
 
-from tests.guide import promises
-from tests.guide.http import HTTP, http_tables
-from tests.guide.marked import with_tables
-from tests.guide.message import SCHEMA, schema_text
-from tests.guide.missing import TESTING_YOUR_APP, missing_tables
-from tests.guide.scaling import SCALING, scaling_tables
-from tests.guide.tables import GUIDE, HOLDS, QUOTAS, hold_tables, quota_tables, tables
 from tests.http import test_openapi
+from tools.guide import promises
+from tools.guide.http import HTTP, http_tables
+from tools.guide.marked import with_tables
+from tools.guide.message import SCHEMA, schema_text
+from tools.guide.missing import TESTING_YOUR_APP, missing_tables
+from tools.guide.scaling import SCALING, scaling_tables
+from tools.guide.tables import GUIDE, HOLDS, QUOTAS, hold_tables, quota_tables, tables
 
 SCHEMA.write_text(schema_text())
 test_openapi.PATH.write_text(test_openapi.written())

@@ -7,9 +7,9 @@ from typing import Final
 from countledger.infra.http.calls import READ_UNITS, REFUSALS, WRITE_UNITS
 from countledger.infra.http.problems import TYPE_PREFIX, status_of, title_of, type_of
 from countledger.ledger import errors
-from tests.guide.marked import table_of
 from tests.http.samples import OPEN, SAMPLES, Sample
 from tests.http.world import memory_api
+from tools.guide.marked import table_of
 
 HTTP: Final = Path(__file__).parents[2] / "docs" / "http.md"
 # Caught by the library itself; they never reach a caller.

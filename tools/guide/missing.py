@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from countledger.infra.memory.faults import GUIDE, Missing
-from tests.guide.marked import table_of
+from tools.guide.marked import table_of
 
 TESTING_YOUR_APP: Final = Path(__file__).resolve().parents[2] / GUIDE
 

@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from tests.guide.marked import table_of
 from tests.simulation.canaries import CANARIES
 from tests.simulation.operations import OPERATIONS
+from tools.guide.marked import table_of
 
 _ROOT: Final = Path(__file__).parents[2]
 TESTING: Final = _ROOT / "docs" / "testing.md"

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from countledger.infra.cost import Limit, Load, Setup, Way, needs, settings_for, settled
-from tests.guide.marked import table_of
+from tools.guide.marked import table_of
 
 SCALING: Final = Path(__file__).parents[2] / "docs" / "scaling.md"
 RATES: Final = (1_000, 10_000, 100_000, 1_000_000)

@@ -21,7 +21,7 @@ from tests.faults.matrix import (
 )
 from tests.faults.operations import OPERATIONS
 from tests.faults.play import Operation
-from tests.guide.marked import table_of
+from tools.guide.marked import table_of
 
 GUIDE: Final = Path(__file__).parents[2] / "docs" / "strict.md"
 QUOTAS: Final = GUIDE.with_name("quotas.md")

@@ -15,10 +15,10 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Final
 
-from tests.mutation.copies import ROOT, Copy
-from tests.mutation.mapping import Mapping, measure, modules, numbered
-from tests.mutation.mutants import Mutant, draw, outdated, read_allowed
-from tests.mutation.running import Result, Verdict, check_itself, try_mutant
+from tools.mutation.copies import ROOT, Copy
+from tools.mutation.mapping import Mapping, measure, modules, numbered
+from tools.mutation.mutants import Mutant, draw, outdated, read_allowed
+from tools.mutation.running import Result, Verdict, check_itself, try_mutant
 
 _ALLOWED: Final = Path(__file__).with_name("allowed.toml")
 _CACHE: Final = ROOT / ".cache" / "mutation"
@@ -26,7 +26,7 @@ _WORKERS: Final = 2
 
 
 def _arguments() -> Namespace:
-    parser = ArgumentParser("python -m tests.mutation", description=__doc__)
+    parser = ArgumentParser("python -m tools.mutation", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="what the mutants are drawn by")
     parser.add_argument("--count", type=int, default=100, help="how many guards to mutate")
     parser.add_argument("--only", default="", metavar="MODULE", help="a part of a module's path")

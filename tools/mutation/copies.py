@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.mutation.hits import RECORD_VARIABLE, TEST_VARIABLE
+from tools.mutation.hits import RECORD_VARIABLE, TEST_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

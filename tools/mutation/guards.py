@@ -23,7 +23,7 @@ _CLAUSES: Final = frozenset({"Absent", "Compare", "Lacks", "SizeAtMost", "Begins
 _HOLDS: Final = (
     "__import__('countledger.ledger.operations', fromlist=['Absent']).Absent('never-written')"
 )
-_HIT_IMPORT: Final = "from tests.mutation.hits import hit as _hit"
+_HIT_IMPORT: Final = "from tools.mutation.hits import hit as _hit"
 _TESTS: Final = (ast.If, ast.While, ast.IfExp, ast.Assert)
 
 

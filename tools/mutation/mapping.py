@@ -12,14 +12,14 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.mutation.copies import PYTEST, ROOT, Copy
-from tests.mutation.guards import guards, instrumented
 from tests.simulation.shape import FOCUSES
+from tools.mutation.copies import PYTEST, ROOT, Copy
+from tools.mutation.guards import guards, instrumented
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tests.mutation.guards import Guard
+    from tools.mutation.guards import Guard
 
 PACKAGES: Final = ("producers", "consumers", "compaction")
 _PRODUCT: Final = (*PACKAGES, "ledger", "infra")
@@ -212,9 +212,9 @@ def _parts(names: Sequence[str]) -> list[list[str]]:
 
 def _command(part: Sequence[str]) -> list[str]:
     if part[0].endswith(".py"):
-        return [*PYTEST, "-p", "tests.mutation.hits", *_SELECTION, *part]
+        return [*PYTEST, "-p", "tools.mutation.hits", *_SELECTION, *part]
     seeds = range(_SEEDS if part[0] else _SEEDS_OF_ALL)
-    return ["-m", "tests.mutation.seeds", *(f"{part[0]}:{seed}" for seed in seeds)]
+    return ["-m", "tools.mutation.seeds", *(f"{part[0]}:{seed}" for seed in seeds)]
 
 
 def read_record(lines: Iterable[str]) -> dict[str, Reached]:
@@ -246,7 +246,7 @@ def _keys() -> dict[str, str]:
     tests = [path for suite in _SUITES for path in (ROOT / suite).rglob("test_*.py")]
     tests += (ROOT / _SINGLE).parent.glob(Path(_SINGLE).name)
     support = [p for p in (ROOT / "tests").rglob("*.py") if not p.name.startswith("test_")]
-    others = ("mutation", "endurance", "bench", "e2e", "smoke")
+    others = ("e2e", "tools")
     support = [p for p in support if p.relative_to(ROOT / "tests").parts[0] not in others]
     of_all = _hash([*product, *support, ROOT / "countledger/__init__.py"]) + " ".join(_SELECTION)
     names = sorted({str(path.relative_to(ROOT)) for path in tests} - _NOT_MEASURED)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tests.mutation.guards import Guard
+    from tools.mutation.guards import Guard
 
 _FIELDS: Final = ("module", "within", "guard", "change", "reason")
 

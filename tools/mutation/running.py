@@ -7,16 +7,16 @@ from enum import StrEnum
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from tests.mutation.copies import PYTEST, ROOT
-from tests.mutation.guards import guards, mutated
-from tests.mutation.mapping import extra_tests
+from tools.mutation.copies import PYTEST, ROOT
+from tools.mutation.guards import guards, mutated
+from tools.mutation.mapping import extra_tests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.mutation.copies import Copy, Ended
-    from tests.mutation.mapping import Mapping
-    from tests.mutation.mutants import Mutant
+    from tools.mutation.copies import Copy, Ended
+    from tools.mutation.mapping import Mapping
+    from tools.mutation.mutants import Mutant
 
 # What one mutant may cost, by what its tests took when they were measured.
 _TESTS_S: Final = 90.0
@@ -90,7 +90,7 @@ def _commands(
         yield f"{len(tests)} tests", arguments, mapping.seconds(tests)
     simulations = mapping.simulations(number, _SIMULATIONS_S)
     if simulations:
-        arguments = ["-m", "tests.mutation.seeds", *simulations]
+        arguments = ["-m", "tools.mutation.seeds", *simulations]
         yield f"{len(simulations)} simulations", arguments, mapping.seconds(simulations)
     extra = [] if tests else extra_tests(mutant.module)
     if extra:

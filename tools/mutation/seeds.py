@@ -7,8 +7,8 @@ import os
 import sys
 from time import monotonic
 
-from tests.mutation.hits import TEST_VARIABLE, record
 from tests.simulation.shrink import Failure, run
+from tools.mutation.hits import TEST_VARIABLE, record
 
 
 def main(names: list[str]) -> int:

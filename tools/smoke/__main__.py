@@ -9,9 +9,9 @@ from functools import partial
 
 from countledger import CountLedger, Settings
 from countledger.ledger.connection import Connection
-from tests.smoke.checks import Checks, NotShown, seen
-from tests.smoke.own_stack import OwnStack
-from tests.smoke.paths import Paths
+from tools.smoke.checks import Checks, NotShown, seen
+from tools.smoke.own_stack import OwnStack
+from tools.smoke.paths import Paths
 
 # A metric of the embedded format takes some minutes.
 CHECK_PATIENCE_S = 360.0
@@ -79,7 +79,7 @@ def _environment(options: argparse.Namespace, connection: Connection) -> dict[st
 
 
 def _agreed(connection: Connection) -> bool:
-    """Ask the person at the terminal; whoever is none has to say --yes."""
+    """Ask the person at the terminal; without one, --yes is needed."""
     where = f"account {connection.account()}, region {connection.region}"
     if not sys.stdin.isatty():
         _say(f"this makes a stack in {where}, which costs cents: say --yes")

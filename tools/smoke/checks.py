@@ -21,7 +21,7 @@ from countledger.infra.template import mapping_settings
 from countledger.ledger import keys
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.operations import BeginsWith, Scan
-from tests.smoke.paths import Wrong
+from tools.smoke.paths import Wrong
 
 _POLL_S: Final = 2.0
 _REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)

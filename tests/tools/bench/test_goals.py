@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.goals import GOALS, memory_results, results, through_result
-from tests.bench.memory import Peak
-from tests.bench.rounds import Row
-from tests.bench.suite import SUITES
-from tests.bench.through import Through
-from tests.bench.way import TRANSPORTS, named
+from tools.bench.goals import GOALS, memory_results, results, through_result
+from tools.bench.memory import Peak
+from tools.bench.rounds import Row
+from tools.bench.suite import SUITES
+from tools.bench.through import Through
+from tools.bench.way import TRANSPORTS, named
 
 
 def _rows(cheaper: float) -> dict[str, list[Row]]:

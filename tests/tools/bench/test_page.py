@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from countledger.infra.cost import BY_DELETES, BY_TRANSACTIONS, Price, price_of, prices
-from tests.bench.page import BY, PAGE, RAW, tables
-from tests.bench.rounds import Measurement, rows_of
-from tests.bench.suite import SUITES
-from tests.guide.marked import with_tables
+from tools.bench.page import BY, PAGE, RAW, tables
+from tools.bench.rounds import Measurement, rows_of
+from tools.bench.suite import SUITES
+from tools.guide.marked import with_tables
 
 
 @pytest.fixture

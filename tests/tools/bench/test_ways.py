@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bench.rounds import environment, servers
-from tests.bench.suite import SUITES
-from tests.bench.transports import KINDS
-from tests.bench.way import COUNTERS, uniform, zipf
+from tools.bench.rounds import environment, servers
+from tools.bench.suite import SUITES
+from tools.bench.transports import KINDS
+from tools.bench.way import COUNTERS, uniform, zipf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.bench.way import Way
+    from tools.bench.way import Way
 
 _FEW = 25
 _BATCH = 1_000

@@ -9,7 +9,7 @@ import pytest
 from countledger.consumers.alerts.delivery import DETAIL_TYPE, SOURCE
 from countledger.consumers.alerts.message import Alert, alert_in, body_of, trial_alert
 from countledger.consumers.alerts.rule import Direction, Rule
-from tests.guide.message import GUIDE, SCHEMA, schema_text
+from tools.guide.message import GUIDE, SCHEMA, schema_text
 
 RULE = Rule(name="r", counter="a", threshold=5, direction=Direction.RISING, evaluate_in="eu")
 

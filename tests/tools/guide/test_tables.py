@@ -8,11 +8,11 @@ import pytest
 
 from countledger.producers.strict.definition import Method
 from tests.faults.matrix import ROWS, TROUBLES
-from tests.guide import promises
-from tests.guide.marked import with_tables
-from tests.guide.missing import TESTING_YOUR_APP, missing_tables
-from tests.guide.promises import promises_of
-from tests.guide.tables import GUIDE, HOLDS, QUOTAS, hold_tables, quota_tables, tables
+from tools.guide import promises
+from tools.guide.marked import with_tables
+from tools.guide.missing import TESTING_YOUR_APP, missing_tables
+from tools.guide.promises import promises_of
+from tools.guide.tables import GUIDE, HOLDS, QUOTAS, hold_tables, quota_tables, tables
 
 
 @pytest.mark.parametrize(

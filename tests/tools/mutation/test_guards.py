@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.mutation.guards import guards, instrumented, mutated
+from tools.mutation.guards import guards, instrumented, mutated
 
 SOURCE = '''
 """A module."""
@@ -109,7 +109,7 @@ def test_an_instrumented_module_reports_each_guard_by_its_number() -> None:
     scope: dict[str, Any] = {"_hit": hit}
     exec(text, scope)  # noqa: S102 - our own source, a few lines up
 
-    assert first == "from tests.mutation.hits import hit as _hit"
+    assert first == "from tools.mutation.hits import hit as _hit"
     assert [scope["chosen"](1, True), scope["chosen"](3, True)] == [1, 0]
     assert reported == [41, 40, 41, 40]
 
@@ -119,4 +119,4 @@ def test_the_import_of_an_instrumented_module_follows_the_future_imports() -> No
     lines = instrumented(SOURCE, 0).splitlines()
 
     future = lines.index("from __future__ import annotations")
-    assert lines[future + 1] == "from tests.mutation.hits import hit as _hit"
+    assert lines[future + 1] == "from tools.mutation.hits import hit as _hit"

@@ -1,7 +1,7 @@
 """What is measured of each test decides which tests a mutant is run against."""
 
-from tests.mutation.copies import ROOT
-from tests.mutation.mapping import (
+from tools.mutation.copies import ROOT
+from tools.mutation.mapping import (
     EXTRA,
     Mapping,
     Reached,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.mutation.guards import guards
-from tests.mutation.mutants import BadList, Name, draw, outdated, read_allowed
+from tools.mutation.guards import guards
+from tools.mutation.mutants import BadList, Name, draw, outdated, read_allowed
 
 MODULES = {
     "ledger/a.py": guards("def f(x):\n    return 1 if x < 2 and x else 0\n"),

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutation.copies import PYTEST, ROOT, Copy
-from tests.mutation.guards import guards, instrumented
-from tests.mutation.mapping import Mapping, Reached, read_record
-from tests.mutation.mutants import Mutant
-from tests.mutation.running import Verdict, check_itself, try_mutant
+from tools.mutation.copies import PYTEST, ROOT, Copy
+from tools.mutation.guards import guards, instrumented
+from tools.mutation.mapping import Mapping, Reached, read_record
+from tools.mutation.mutants import Mutant
+from tools.mutation.running import Verdict, check_itself, try_mutant
 
 MODULE = "compaction/plan.py"
 GUARDS = guards((ROOT / MODULE).read_text(encoding="utf-8"))
@@ -82,7 +82,7 @@ def test_the_recorder_of_an_instrumented_module_names_the_test(copy: Copy, tmp_p
     record = tmp_path / "record"
     copy.write(MODULE, instrumented((ROOT / MODULE).read_text(encoding="utf-8"), 1_000))
     try:
-        ended = copy.run([*PYTEST, "-p", "tests.mutation.hits", TESTS], timeout_s=60, record=record)
+        ended = copy.run([*PYTEST, "-p", "tools.mutation.hits", TESTS], timeout_s=60, record=record)
     finally:
         copy.restore(MODULE)
 

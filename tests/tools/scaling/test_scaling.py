@@ -6,9 +6,9 @@ import pytest
 
 from countledger.compaction.report import Retire
 from countledger.infra.cost import Load, Setup, Way, first_limit, needs, settings_for, settled
-from tests.guide.marked import with_tables
-from tests.guide.scaling import COUNTERS, RATES, SCALING, scaling_tables
-from tests.scaling.simulation import first_saturated
+from tools.guide.marked import with_tables
+from tools.guide.scaling import COUNTERS, RATES, SCALING, scaling_tables
+from tools.scaling.simulation import first_saturated
 
 _SIMULATED: Final = {
     "a new table of the ledger": "ledger",

@@ -14,10 +14,10 @@ from countledger.infra.local.stack import LocalStack, session_of
 from countledger.infra.template import template_text
 from tests.e2e.command import Command
 from tests.e2e.world import bundle_of
-from tests.smoke.__main__ import main, walk
-from tests.smoke.checks import Checks, NotShown
-from tests.smoke.own_stack import OwnStack
-from tests.smoke.paths import Paths, Wrong
+from tools.smoke.__main__ import main, walk
+from tools.smoke.checks import Checks, NotShown
+from tools.smoke.own_stack import OwnStack
+from tools.smoke.paths import Paths, Wrong
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_every_main_path_and_every_row_of_the_checklist_is_walked(
 ) -> None:
     for name, value in engine.environment().items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("tests.smoke.__main__.CHECK_PATIENCE_S", 2.0)
+    monkeypatch.setattr("tools.smoke.__main__.CHECK_PATIENCE_S", 2.0)
 
     assert main(["--endpoint", engine.url, "--stack", engine.name]) == 1
 
@@ -70,7 +70,7 @@ def test_a_gateway_that_answers_with_an_error_is_wrong(engine: LocalStack) -> No
 
 def test_the_page_and_the_tool_have_the_same_rows() -> None:
     """Each row of docs/aws-checklist.md names its step, or that a person has to look."""
-    page = (Path(__file__).parents[2] / "docs/aws-checklist.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/aws-checklist.md").read_text()
     rows = page.partition("## What takes longer")[0]
     named = set(re.findall(r"`([a-z][a-z ,]+)` \|$", rows, re.MULTILINE))
     client = CountLedger(Settings(stack_name="any"), session=session_of())
