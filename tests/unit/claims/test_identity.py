@@ -13,29 +13,19 @@ from countledger.ledger.errors import (
     Unclear,
 )
 from countledger.ledger.limits import SECOND_MS, TOKEN_LIFE_MS
-from countledger.ledger.operations import Put
 from countledger.producers.claims.claim import Claim
 from countledger.producers.claims.claims import Claims
-from countledger.producers.own_items import NewItem
-from tests.unit.connections import connection_on
-from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import LOST, Fault, MemoryClient, afterwards, applied_then_lost
-
-SEAT = Claim("seat", "7", "ann")
-OWN = [NewItem("users", {"counter": "u", "part": "u"}, ("counter", "part"))]
-
-
-def _claims(dynamo: MemoryClient) -> Claims:
-    return Claims(connection_on(dynamo))
-
-
-def _is_release(put: Put) -> bool:
-    return "removed" in put.item
+from tests.unit.claims.stacks import NEXT, OWN, SEAT, Seats
 
 
 @pytest.fixture
-def claims(dynamo: MemoryClient) -> Claims:
-    return _claims(dynamo)
+def seats() -> Seats:
+    return Seats()
+
+
+@pytest.fixture
+def claims(seats: Seats) -> Claims:
+    return seats.claims
 
 
 @pytest.fixture
@@ -58,27 +48,23 @@ def test_every_take_makes_a_claim_of_its_own(claims: Claims, held: Claim) -> Non
     assert claims.find("seat", "8") is None
 
 
-def test_a_lost_answer_does_not_release_the_owners_next_claim(
-    claims: Claims, dynamo: MemoryClient
-) -> None:
+def test_a_lost_answer_does_not_release_the_owners_next_claim(seats: Seats) -> None:
     """It is carried out; before it is sent again, the owner takes the value again."""
-    claims.take(SEAT)
-    takes = afterwards(lambda: _claims(dynamo).take(SEAT), "put", where=_is_release)
-    dynamo.plans.extend([applied_then_lost("put", where=_is_release), takes])
+    seats.claims.take(SEAT)
+    seats.stack.before_next_request(seats.stack.lose_next_answer, skip=1)  # after its read
+    seats.stack.before_next_request(lambda: seats.claims.take(SEAT))
 
-    claims.release(SEAT)
+    seats.claims.release(SEAT)
 
-    assert dynamo.calls.count("put") == 2
-    assert claims.owner("seat", "7") == "ann"
+    assert seats.stack.planned_faults == 0
+    assert seats.owners("7") == ["ann"]
 
 
-def test_a_release_by_id_leaves_a_later_claim_of_the_owner(
-    claims: Claims, held: Claim, dynamo: MemoryClient
-) -> None:
+def test_a_release_by_id_leaves_a_later_claim_of_the_owner(claims: Claims, held: Claim) -> None:
     assert claims.release(held)
     claims.take(SEAT)
 
-    assert [claims.release(held), _claims(dynamo).release(held)] == [False, False]
+    assert [claims.release(held), Claims(claims.connection).release(held)] == [False, False]
     assert claims.owner("seat", "7") == "ann"
 
 
@@ -101,15 +87,15 @@ def test_an_id_releases_no_claim_under_another_owner(claims: Claims, held: Claim
 
 
 def test_of_several_refusals_the_one_that_names_another_owner_is_raised(claims: Claims) -> None:
-    claims.take(replace(SEAT, owner="bob"), own=OWN)
-    claims.take(Claim("seat", "8", "ann"))
+    claims.take(replace(SEAT, owner="bob"), own=[OWN])
+    claims.take(NEXT)
 
     with pytest.raises(AlreadyClaimed, match="bob"):
-        claims.take(SEAT, own=OWN)
+        claims.take(SEAT, own=[OWN])
     with pytest.raises(AlreadyClaimed, match="bob"):
-        claims.change(Claim("seat", "8", "ann"), "7", own=OWN)
+        claims.change(NEXT, "7", own=[OWN])
     with pytest.raises(ItemInTheWay):
-        claims.take(Claim("seat", "9", "ann"), own=OWN)
+        claims.take(Claim("seat", "9", "ann"), own=[OWN])
 
 
 def test_a_change_by_id_leaves_a_later_claim_of_the_owner(claims: Claims, held: Claim) -> None:
@@ -126,8 +112,8 @@ def test_a_change_by_id_leaves_a_later_claim_of_the_owner(claims: Claims, held: 
 def test_a_claim_that_its_owner_has_keeps_its_id_when_it_is_taken_with_others(
     claims: Claims, held: Claim
 ) -> None:
-    claims.take(SEAT, Claim("seat", "8", "ann"))
-    claims.take(SEAT, own=OWN)
+    claims.take(SEAT, NEXT)
+    claims.take(SEAT, own=[OWN])
 
     assert claims.find("seat", "7") == held
     assert claims.release(held)
@@ -143,7 +129,7 @@ def test_a_take_by_an_id_of_the_callers_own_is_that_claim_alone(claims: Claims) 
     with pytest.raises(AlreadyClaimed, match=r"by 'ann'$"):
         claims.take(replace(mine, owner="bob"))
     with pytest.raises(AlreadyClaimed):
-        claims.take(other, Claim("seat", "8", "ann"))
+        claims.take(other, NEXT)
 
     assert claims.find("seat", "7") == mine
     assert claims.owner("seat", "8") is None
@@ -158,23 +144,22 @@ def test_an_id_that_cannot_be_is_refused(claim_id: Any) -> None:  # noqa: ANN401
 
 @pytest.mark.parametrize(("asleep_ms", "sent"), [(-SECOND_MS, 2), (SECOND_MS, 1)])
 def test_nothing_is_sent_again_once_another_clock_may_have_forgotten_the_token(
-    asleep_ms: int, sent: int
+    seats: Seats, monkeypatch: pytest.MonkeyPatch, asleep_ms: int, sent: int
 ) -> None:
     """The service may have completed the first request by a clock that is ahead by the skew."""
-    clock = ManualClock()
-    dynamo = MemoryClient(transact_faults=[Fault(LOST, applied=True)])
-    connection = connection_on(dynamo, clock)
-    woken_ms = clock.at_ms + TOKEN_LIFE_MS - connection.clock_skew_ms + asleep_ms
-
-    def sleep(_now_ms: int) -> None:
-        clock.at_ms = woken_ms
-
-    clock.on_sleep = sleep
-    claims, taken = Claims(connection), [SEAT, Claim("seat", "8", "ann")]
+    claims = seats.claims
+    asleep_ms += TOKEN_LIFE_MS - claims.connection.clock_skew_ms
+    clock = seats.stack.clock
+    sleep_ms = clock.sleep_ms
+    monkeypatch.setattr(clock, "sleep_ms", lambda _: sleep_ms(asleep_ms))
+    seats.stack.lose_next_answer()
+    before = claims.connection.meter.write_units
     if sent > 1:
-        assert claims.take(*taken)
+        assert claims.take(SEAT, NEXT)
     else:
         with pytest.raises(Unclear, match="call again with the same arguments"):
-            claims.take(*taken)
+            claims.take(SEAT, NEXT)
 
-    assert dynamo.calls.count("transact") == sent
+    # What is sent again is read: its token is known.
+    assert claims.connection.meter.write_units - before == 4
+    assert bool(claims.connection.meter.read_units) is (sent > 1)

@@ -1,27 +1,27 @@
-"""Processes with quotas, over tables in memory."""
+"""Processes with quotas, over a stack in memory."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from countledger.infra.memory.tables import COUNTERS, MemoryClock
 from countledger.ledger.limits import SECOND_MS
 from countledger.producers.quotas.quota import Admitted, Denied, Ticket
 from countledger.producers.quotas.quotas import Quotas
-from tests.unit.connections import connection_on
-from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import MemoryClient
+from countledger.testing import MemoryStack
 
 TEAM = "llm:team-1"
 MIDNIGHT_MS = int(datetime(2026, 11, 23, tzinfo=UTC).timestamp()) * SECOND_MS
 
 
-def process(dynamo: MemoryClient, clock: ManualClock) -> Quotas:
-    """Another process."""
-    return Quotas(connection_on(dynamo, clock))
-
-
 def process_like(quotas: Quotas) -> Quotas:
     """A process that has read nothing yet."""
-    return Quotas(quotas.connection)
+    return Quotas(replace(quotas.connection, _shared={}))
+
+
+def move_to(clock: MemoryClock, at_ms: int) -> None:
+    """Let the time pass until then."""
+    clock.sleep_ms(at_ms - clock.now_ms())
 
 
 def admitted(outcome: Admitted | Denied) -> Admitted:
@@ -34,9 +34,9 @@ def denied(outcome: Admitted | Denied) -> Denied:
     return outcome
 
 
-def used(dynamo: MemoryClient) -> dict[str, Any]:
+def used(stack: MemoryStack) -> dict[str, Any]:
     """What each window has used."""
-    windows = [item for item in dynamo.items("counters") if item["part"].startswith("w#")]
+    windows = [item for item in stack.items(COUNTERS) if item["part"].startswith("w#")]
     return {item["part"].removeprefix("w#"): item["used"] for item in windows}
 
 

@@ -20,64 +20,6 @@ def stack() -> MemoryStack:
     return made
 
 
-def test_a_late_twin_of_an_admitted_amount_is_not_used_again(stack: MemoryStack) -> None:
-    quotas = stack.ledger.quotas
-    stack.delay_next()
-    assert isinstance(quotas.acquire(COUNTER, 3, key="job-1"), Admitted)
-
-    stack.advance(minutes=12)
-    stack.land()
-
-    assert quotas.show(COUNTER).used == 3
-
-
-@pytest.mark.parametrize(("sent", "counted"), [(0, 3), (1, 0), (2, 0)])
-def test_a_call_that_is_suspended_after_a_lost_answer_counts_once_at_the_most(
-    stack: MemoryStack, sent: int, counted: int
-) -> None:
-    """Its late request lands before the next request of the call leaves, or one of those after."""
-    quotas = stack.ledger.quotas
-    quotas.show(COUNTER)
-
-    def twelve_minutes_later() -> None:
-        stack.advance(minutes=12)
-        stack.land()
-
-    stack.delay_next()
-    stack.before_next_request(twelve_minutes_later, skip=sent)
-
-    with pytest.raises((errors.Unclear, errors.Throttled)):
-        quotas.acquire(COUNTER, 3, key="job-1")
-
-    assert quotas.show(COUNTER).used == counted
-
-
-def test_a_key_that_is_repeated_after_the_fence_was_raised_is_a_duplicate(
-    stack: MemoryStack,
-) -> None:
-    quotas = stack.ledger.quotas
-    stack.delay_next()
-    quotas.acquire(COUNTER, 3, key="job-1")
-
-    again = quotas.acquire(COUNTER, 3, key="job-1")
-    with pytest.raises(errors.IdempotencyKeyReused):
-        quotas.acquire(COUNTER, 4, key="job-1")
-
-    assert isinstance(again, Admitted)
-    assert again.duplicate
-    assert quotas.show(COUNTER).used == 3
-
-
-def test_an_amount_is_not_denied_while_a_request_for_it_is_under_way(stack: MemoryStack) -> None:
-    """Without a key and sent again, as the caller prefers."""
-    quotas = stack.ledger.quotas
-    stack.delay_next()
-    stack.before_next_request(lambda: quotas.acquire(COUNTER, 8))
-
-    with pytest.raises(errors.Unclear):
-        quotas.acquire(COUNTER, 3, prefer="over")
-
-
 def test_a_raised_fence_costs_other_keys_nothing_but_a_retry(stack: MemoryStack) -> None:
     quotas = stack.ledger.quotas
     stack.delay_next()
@@ -86,30 +28,6 @@ def test_a_raised_fence_costs_other_keys_nothing_but_a_retry(stack: MemoryStack)
 
     assert isinstance(quotas.acquire(COUNTER, 7, key="job-2"), Admitted)
     assert isinstance(quotas.acquire(COUNTER, 1, key="job-3"), Denied)
-
-
-def test_a_late_creation_brings_no_deleted_quota_back(stack: MemoryStack) -> None:
-    quotas = stack.ledger.quotas
-    stack.delay_next()
-    quotas.create("b:", limit=1, per="day")
-    quotas.delete("b:")
-    stack.advance(minutes=12)
-    stack.land()
-
-    assert [one.prefix for one in quotas.list()] == ["a:"]
-    assert quotas.create("b:", limit=2, per="day").limit == 2
-
-
-def test_a_late_creation_creates_no_quota_that_was_deleted_since(stack: MemoryStack) -> None:
-    quotas = stack.ledger.quotas
-    stack.delay_next()
-    with pytest.raises(errors.Unclear):
-        quotas.create("a:", limit=99, per="day")
-    quotas.delete("a:")
-    stack.land()
-
-    assert quotas.list() == []
-    assert quotas.create("a:", limit=2, per="day").limit == 2
 
 
 def test_a_limit_is_unclear_if_the_quota_was_deleted_after_a_lost_answer(
@@ -158,22 +76,3 @@ def test_a_key_that_may_be_counted_under_an_older_fence_is_not_said_to_be_used_o
 
     with pytest.raises(error):
         quotas.acquire(COUNTER, 4, key="job-1")
-
-
-def test_a_key_that_another_call_counts_under_a_raised_fence_is_a_duplicate(
-    stack: MemoryStack,
-) -> None:
-    """That call of the same process raises the fence after this one has named it."""
-    quotas = stack.ledger.quotas
-    quotas.acquire(COUNTER, 1)
-
-    def other() -> None:
-        stack.fail_next()
-        quotas.acquire(COUNTER, 3, key="job-1")
-
-    stack.before_next_request(other)
-    again = quotas.acquire(COUNTER, 3, key="job-1")
-
-    assert isinstance(again, Admitted)
-    assert again.duplicate
-    assert quotas.show(COUNTER).used == 4

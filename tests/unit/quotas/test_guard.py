@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger.errors import BadQuota, TicketResolved
 from countledger.producers.quotas.guard import Guard
 from countledger.producers.quotas.quotas import Quotas
-from tests.unit.ledger.memory import MemoryClient
+from countledger.testing import MemoryStack
 from tests.unit.quotas.processes import TEAM, process_like
 
 
@@ -178,7 +179,7 @@ _each_form = pytest.mark.parametrize("form", ["plain", "coroutine"])
 @_each_form
 def test_an_answer_that_was_paid_for_reaches_its_caller(
     quotas: Quotas,
-    dynamo: MemoryClient,
+    stack: MemoryStack,
     *,
     actual: Callable[[Any], Any],
     error: type[Exception],
@@ -195,7 +196,7 @@ def test_an_answer_that_was_paid_for_reaches_its_caller(
     assert type(one) is error
     assert words in str(one)
     assert quotas.show(TEAM).used == 4
-    assert [one["state"] for one in dynamo.items("counters") if "state" in one] == ["committed"]
+    assert [one["state"] for one in stack.items(COUNTERS) if "state" in one] == ["committed"]
 
 
 @_each_form

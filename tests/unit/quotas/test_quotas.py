@@ -4,32 +4,27 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 import pytest
 
+from countledger.infra.memory.tables import COUNTERS, MemoryClock
 from countledger.ledger.errors import (
     BadQuota,
     IdempotencyKeyReused,
-    KeyExpired,
     NoSuchQuota,
     Throttled,
-    Unclear,
     WrongRegion,
 )
-from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
-from countledger.producers.quotas.quota import Admitted, Denied
 from countledger.producers.quotas.quotas import Quotas
-from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import MemoryClient, applied_then_lost, meanwhile, refuses
+from countledger.testing import MemoryStack
 from tests.unit.quotas.processes import (
     MIDNIGHT_MS,
     TEAM,
     admitted,
     denied,
-    process,
+    move_to,
     process_like,
     ticket_in,
     ticket_of,
@@ -70,43 +65,43 @@ def test_what_is_above_the_limit_is_never_admitted_and_says_so(quotas: Quotas) -
     ("before_ms", "seconds"), [(1, 1), (999, 1), (1_000, 1), (1_001, 2), (12 * HOUR_MS, 43_200)]
 )
 def test_retry_after_is_right_to_the_second(
-    quotas: Quotas, clock: ManualClock, before_ms: int, seconds: int
+    quotas: Quotas, clock: MemoryClock, before_ms: int, seconds: int
 ) -> None:
-    clock.at_ms = MIDNIGHT_MS - before_ms
+    move_to(clock, MIDNIGHT_MS - before_ms)
     quotas.acquire(TEAM, 10)
 
     outcome = denied(quotas.acquire(TEAM, 1))
 
     assert outcome.retry_after == timedelta(seconds=seconds)
     assert outcome.resets_at == datetime(2026, 11, 23, tzinfo=UTC)
-    clock.at_ms += seconds * SECOND_MS
+    clock.sleep_ms(seconds * SECOND_MS)
     admitted(quotas.acquire(TEAM, 1))
 
 
 @pytest.mark.parametrize(
     ("per", "now", "seconds"),
     [
-        ("day", "2026-03-28T23:00:00.001+00:00", 23 * 3_600),  # the day has 23 hours
-        ("day", "2026-10-24T22:00:00+00:00", 25 * 3_600),  # and this one 25
-        ("hour", "2026-03-29T00:59:59.001+00:00", 1),  # 1:59:59, and then it is 3:00
-        ("hour", "2026-10-25T00:30:00+00:00", 1_800),  # the first of two hours from 2:00 on
-        ("hour", "2026-10-25T01:30:00+00:00", 1_800),  # the second one
-        ("month", "2026-10-01T00:00:00+00:00", 30 * 86_400 + 23 * 3_600),
+        ("day", "2027-03-27T23:00:00.001+00:00", 23 * 3_600),  # the day has 23 hours
+        ("day", "2027-10-30T22:00:00+00:00", 25 * 3_600),  # and this one 25
+        ("hour", "2027-03-28T00:59:59.001+00:00", 1),  # 1:59:59, and then it is 3:00
+        ("hour", "2027-10-31T00:30:00+00:00", 1_800),  # the first of two hours from 2:00 on
+        ("hour", "2027-10-31T01:30:00+00:00", 1_800),  # the second one
+        ("month", "2027-10-01T00:00:00+00:00", 30 * 86_400 + 23 * 3_600),
     ],
 )
 def test_retry_after_is_right_where_the_clocks_change(
-    quotas: Quotas, clock: ManualClock, per: str, now: str, seconds: int
+    quotas: Quotas, clock: MemoryClock, per: str, now: str, seconds: int
 ) -> None:
     quotas.create("berlin:", limit=10, per=per, time_zone="Europe/Berlin")
-    clock.at_ms = int(datetime.fromisoformat(now).timestamp() * SECOND_MS)
+    move_to(clock, int(datetime.fromisoformat(now).timestamp() * SECOND_MS))
     admitted(quotas.acquire("berlin:a", 10))
 
     outcome = denied(quotas.acquire("berlin:a", 1))
 
     assert outcome.retry_after == timedelta(seconds=seconds)
-    clock.at_ms += seconds * SECOND_MS - SECOND_MS
+    clock.sleep_ms(seconds * SECOND_MS - SECOND_MS)
     denied(quotas.acquire("berlin:a", 1))
-    clock.at_ms += SECOND_MS
+    clock.sleep_ms(SECOND_MS)
     admitted(quotas.acquire("berlin:a", 1))
 
 
@@ -143,7 +138,7 @@ def test_what_is_no_amount_is_refused(quotas: Quotas) -> None:
 
 
 def test_quotas_live_in_the_home_region(quotas: Quotas) -> None:
-    elsewhere = Quotas(replace(quotas.connection, elsewhere="us-east-1"))
+    elsewhere = Quotas(replace(quotas.connection, elsewhere="eu-west-1"))
     calls: list[Callable[[], object]] = [
         lambda: elsewhere.acquire(TEAM),
         lambda: elsewhere.create("a:", limit=1, per="day"),
@@ -152,7 +147,7 @@ def test_quotas_live_in_the_home_region(quotas: Quotas) -> None:
         lambda: elsewhere.delete("llm:"),
     ]
     for call in calls:
-        with pytest.raises(WrongRegion, match="quotas work in the home region eu-west-1 only"):
+        with pytest.raises(WrongRegion, match="quotas work in the home region us-east-1 only"):
             call()
 
 
@@ -160,56 +155,57 @@ def test_quotas_live_in_the_home_region(quotas: Quotas) -> None:
 
 
 def test_usage_is_not_summed_over_all_periods(
-    quotas: Quotas, clock: ManualClock, dynamo: MemoryClient
+    quotas: Quotas, clock: MemoryClock, stack: MemoryStack
 ) -> None:
     for day in (22, 23, 24):
         admitted(quotas.acquire(TEAM, 10))
         assert quotas.show(TEAM).window == f"2026-11-{day}"
-        clock.at_ms += DAY_MS
+        clock.sleep_ms(DAY_MS)
     assert quotas.show(TEAM).used == 0
-    assert used(dynamo) == {f"2026-11-{day}": 10 for day in (22, 23, 24)}
+    assert used(stack) == {f"2026-11-{day}": 10 for day in (22, 23, 24)}
 
 
-def test_a_window_ends_to_the_millisecond(quotas: Quotas, clock: ManualClock) -> None:
-    clock.at_ms = MIDNIGHT_MS - 1
+def test_a_window_ends_to_the_millisecond(quotas: Quotas, clock: MemoryClock) -> None:
+    move_to(clock, MIDNIGHT_MS - 1)
     admitted(quotas.acquire(TEAM, 10))
     denied(quotas.acquire(TEAM, 1))
-    clock.at_ms = MIDNIGHT_MS
+    move_to(clock, MIDNIGHT_MS)
     admitted(quotas.acquire(TEAM, 10))
 
 
 def test_a_window_that_changes_in_the_middle_of_a_call(
-    quotas: Quotas, clock: ManualClock, dynamo: MemoryClient
+    quotas: Quotas, clock: MemoryClock, stack: MemoryStack
 ) -> None:
     """All attempts of a call are for the window in which it began: it is counted once."""
-    clock.at_ms = MIDNIGHT_MS - 1
+    move_to(clock, MIDNIGHT_MS - 1)
     quotas.show(TEAM)
-    dynamo.plans.append(applied_then_lost("transact"))
+    stack.lose_next_answer()
+    stack.before_next_request(lambda: clock.sleep_ms(1))
 
     outcome = admitted(quotas.acquire(TEAM, 4, key="k"))
 
-    assert clock.at_ms >= MIDNIGHT_MS
+    assert clock.now_ms() >= MIDNIGHT_MS
     assert outcome.window == "2026-11-22"
-    assert used(dynamo) == {"2026-11-22": 4}
+    assert used(stack) == {"2026-11-22": 4}
 
 
 def test_a_retry_after_midnight_is_the_same_acquire(
-    quotas: Quotas, clock: ManualClock, dynamo: MemoryClient
+    quotas: Quotas, clock: MemoryClock, stack: MemoryStack
 ) -> None:
-    clock.at_ms = MIDNIGHT_MS - 1
+    move_to(clock, MIDNIGHT_MS - 1)
     quotas.acquire(TEAM, 4, key="k")
-    clock.at_ms = MIDNIGHT_MS + HOUR_MS
+    move_to(clock, MIDNIGHT_MS + HOUR_MS)
 
-    again = admitted(process(dynamo, clock).acquire(TEAM, 4, key="k"))
+    again = admitted(process_like(quotas).acquire(TEAM, 4, key="k"))
 
     assert (again.window, again.duplicate, again.remaining) == ("2026-11-22", True, 6)
     assert again.resets_at == datetime(2026, 11, 23, tzinfo=UTC)
-    assert used(dynamo) == {"2026-11-22": 4}
+    assert used(stack) == {"2026-11-22": 4}
 
 
-def test_ttl_comes_after_every_ticket(quotas: Quotas, dynamo: MemoryClient) -> None:
+def test_ttl_comes_after_every_ticket(quotas: Quotas, stack: MemoryStack) -> None:
     ticket = ticket_in(ticket_of(quotas, 4))
-    below = [item for item in dynamo.items("counters") if item["part"][:2] in {"m#", "w#"}]
+    below = [item for item in stack.items(COUNTERS) if item["part"][:2] in {"m#", "w#"}]
     expiry = {item["part"][:2]: item["expires_at"] for item in below}
 
     until_s = int(ticket.until.timestamp())
@@ -220,47 +216,17 @@ def test_ttl_comes_after_every_ticket(quotas: Quotas, dynamo: MemoryClient) -> N
 # ---- keys ----
 
 
-@pytest.mark.parametrize("method", ["request_token", "marker"])
-def test_a_repeated_key_is_counted_once(
-    dynamo: MemoryClient, clock: ManualClock, method: str
-) -> None:
-    quotas = process(dynamo, clock)
-    quotas.create("api:", limit=10, per="hour", method=method)
-    first = admitted(quotas.acquire("api:a", 3, key="k"))
-    again = admitted(process(dynamo, clock).acquire("api:a", 3, key="k"))
-
-    assert (first.duplicate, first.remaining) == (False, 7)
-    assert (again.duplicate, again.remaining) == (True, 7)
-    with pytest.raises(IdempotencyKeyReused, match="'k'"):
-        quotas.acquire("api:a", 4, key="k")
-    admitted(quotas.acquire("api:b", 4, key="k"))
-    assert quotas.show("api:a").used == 3
-
-
 def test_a_token_of_the_window_before_is_not_counted_again(
-    dynamo: MemoryClient, clock: ManualClock
+    stack: MemoryStack, clock: MemoryClock
 ) -> None:
-    quotas = process(dynamo, clock)
+    quotas = stack.ledger.quotas
     quotas.create("api:", limit=10, per="minute", method="request_token")
     quotas.acquire("api:a", 3, key="k")
-    clock.at_ms += MINUTE_MS
+    clock.sleep_ms(MINUTE_MS)
 
     with pytest.raises(IdempotencyKeyReused, match="window before"):
         quotas.acquire("api:a", 3, key="k")
-    assert list(used(dynamo).values()) == [3]
-
-
-@pytest.mark.parametrize("method", ["request_token", "marker"])
-def test_a_denied_key_may_be_tried_again(
-    dynamo: MemoryClient, clock: ManualClock, method: str
-) -> None:
-    quotas = process(dynamo, clock)
-    quotas.create("api:", limit=10, per="hour", method=method)
-    quotas.acquire("api:a", 8)
-    denied(quotas.acquire("api:a", 3, key="k"))
-    clock.at_ms += HOUR_MS
-
-    assert admitted(quotas.acquire("api:a", 3, key="k")).duplicate is False
+    assert list(used(stack).values()) == [3]
 
 
 def test_a_duplicate_is_admitted_though_the_limit_was_lowered(quotas: Quotas) -> None:
@@ -272,69 +238,35 @@ def test_a_duplicate_is_admitted_though_the_limit_was_lowered(quotas: Quotas) ->
     assert denied(other.acquire(TEAM, 4, key="j")).retry_after is None
 
 
-def test_a_key_of_yesterday_is_refused(quotas: Quotas, clock: ManualClock) -> None:
-    old = datetime.fromtimestamp((clock.at_ms - DAY_MS) / 1_000 - 1, UTC)
-    with pytest.raises(KeyExpired):
-        quotas.acquire(TEAM, 1, key=IdempotencyKey("k", old))
-    fresh = IdempotencyKey("k", old + timedelta(hours=1))
-    assert [admitted(quotas.acquire(TEAM, 1, key=fresh)).duplicate for _ in "ab"] == [False, True]
-
-
 # ---- lost answers ----
 
 
-def _refused_after_a_lost_request(
-    dynamo: MemoryClient, clock: ManualClock, method: str
-) -> Admitted | Denied:
-    """It is held back; another one takes what is left; then it is refused, for now."""
-    quotas = process(dynamo, clock)
-    quotas.create("api:", limit=10, per="day", method=method)
-    quotas.show("api:a")
-    dynamo.plans.append(refuses(Unclear("no answer"), "transact"))
-    take = partial(process_like(quotas).acquire, "api:a", 10)
-    dynamo.plans.append(meanwhile(take, "transact", where=lambda _: True))
-    return quotas.acquire("api:a", 4, key="k")
-
-
-def test_no_denial_while_a_request_may_be_applied_yet(
-    dynamo: MemoryClient, clock: ManualClock
-) -> None:
-    with pytest.raises(Unclear, match="same key"):
-        _refused_after_a_lost_request(dynamo, clock, "marker")
-
-
-def test_a_denial_of_a_request_that_the_fence_keeps_out_is_final(
-    dynamo: MemoryClient, clock: ManualClock
-) -> None:
-    assert isinstance(_refused_after_a_lost_request(dynamo, clock, "request_token"), Denied)
-
-
 def test_a_call_that_was_suspended_sends_nothing(
-    quotas: Quotas, clock: ManualClock, dynamo: MemoryClient
+    quotas: Quotas, clock: MemoryClock, stack: MemoryStack
 ) -> None:
     """Neither under an old limit, nor into a window that may be cleaned up."""
     quotas.show(TEAM)
 
     def sleep() -> None:
-        clock.at_ms += 3 * DAY_MS
+        clock.sleep_ms(3 * DAY_MS)
 
-    dynamo.plans.append(meanwhile(sleep, "update"))
+    stack.before_next_request(sleep)
     with pytest.raises(Throttled):
         quotas.acquire(TEAM, 4)
-    assert used(dynamo) == {}
+    assert used(stack) == {}
 
 
 def test_a_call_that_was_suspended_for_seconds_uses_the_limit_of_now(
-    quotas: Quotas, clock: ManualClock, dynamo: MemoryClient
+    quotas: Quotas, clock: MemoryClock, stack: MemoryStack
 ) -> None:
     quotas.show(TEAM)
-    other = process(dynamo, clock)
+    other = process_like(quotas)
 
     def sleep() -> None:
-        clock.at_ms += 30 * SECOND_MS
+        clock.sleep_ms(30 * SECOND_MS)
         other.set_limit("llm:", 3)
 
-    dynamo.plans.append(meanwhile(sleep, "update"))
+    stack.before_next_request(sleep)
 
     assert denied(quotas.acquire(TEAM, 4)).limit == 3
-    assert used(dynamo) == {}
+    assert used(stack) == {}

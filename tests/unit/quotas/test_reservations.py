@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from countledger.infra.memory.tables import COUNTERS, MemoryClock
 from countledger.ledger.errors import (
     BadQuota,
     CorruptItem,
@@ -18,21 +19,16 @@ from countledger.ledger.errors import (
     Unclear,
 )
 from countledger.ledger.limits import DAY_MS, HOUR_MS, SECOND_MS, SIGNED_REQUEST_LIFE_MS
+from countledger.ledger.operations import Delete
 from countledger.producers.quotas.quota import Admitted
 from countledger.producers.quotas.quotas import Quotas
-from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import (
-    MemoryClient,
-    afterwards,
-    applied_then_lost,
-    meanwhile,
-)
+from countledger.testing import MemoryStack
 from tests.unit.quotas.processes import (
     MIDNIGHT_MS,
     TEAM,
     admitted,
     denied,
-    process,
+    move_to,
     process_like,
     ticket_in,
     ticket_of,
@@ -41,10 +37,10 @@ from tests.unit.quotas.processes import (
 
 
 def test_a_retried_reserve_counts_once(
-    quotas: Quotas, dynamo: MemoryClient, clock: ManualClock
+    quotas: Quotas,
 ) -> None:
     first = ticket_of(quotas, 4, "k")
-    again = admitted(process(dynamo, clock).reserve(TEAM, 4, key="k"))
+    again = admitted(process_like(quotas).reserve(TEAM, 4, key="k"))
 
     assert again.duplicate
     assert again.ticket == first.ticket
@@ -59,7 +55,7 @@ def test_a_retried_reserve_counts_once(
 )
 def test_a_commit_counts_what_was_used(  # noqa: PLR0917 - a table
     quotas: Quotas,
-    dynamo: MemoryClient,
+    stack: MemoryStack,
     actual: int | None,
     counted: int,
     overrun: int,
@@ -67,7 +63,7 @@ def test_a_commit_counts_what_was_used(  # noqa: PLR0917 - a table
 ) -> None:
     held = ticket_of(quotas, 4)
     if lost:
-        dynamo.plans.append(applied_then_lost("update", "transact"))
+        stack.lose_next_answer()
 
     done = quotas.commit(held, actual)
     again = quotas.commit(held, actual)
@@ -85,10 +81,10 @@ def test_a_commit_counts_what_was_used(  # noqa: PLR0917 - a table
 
 
 @pytest.mark.parametrize("lost", [0, 1])
-def test_a_release_counts_once(quotas: Quotas, dynamo: MemoryClient, lost: int) -> None:
+def test_a_release_counts_once(quotas: Quotas, stack: MemoryStack, lost: int) -> None:
     held, other = ticket_of(quotas, 4, "k"), ticket_of(quotas, 6)
     if lost:
-        dynamo.plans.append(applied_then_lost("transact"))
+        stack.lose_next_answer()
 
     assert quotas.release(held)
     assert not quotas.release(held)
@@ -101,66 +97,66 @@ def test_a_release_counts_once(quotas: Quotas, dynamo: MemoryClient, lost: int) 
 
 
 def test_a_commit_in_the_next_window_belongs_to_the_window_of_its_reserve(
-    quotas: Quotas, clock: ManualClock, dynamo: MemoryClient
+    quotas: Quotas, clock: MemoryClock, stack: MemoryStack
 ) -> None:
-    clock.at_ms = MIDNIGHT_MS - 1
+    move_to(clock, MIDNIGHT_MS - 1)
     first, second, third = (ticket_of(quotas, 3) for _ in range(3))
-    clock.at_ms = MIDNIGHT_MS + HOUR_MS
+    move_to(clock, MIDNIGHT_MS + HOUR_MS)
     admitted(quotas.acquire(TEAM, 10))
 
     quotas.commit(first, 1)
     quotas.commit(second, 4)
     quotas.release(third)
 
-    assert used(dynamo) == {"2026-11-22": 5, "2026-11-23": 10}
+    assert used(stack) == {"2026-11-22": 5, "2026-11-23": 10}
 
 
 def test_a_reserve_that_is_never_resolved_stays_in_its_window(
-    quotas: Quotas, clock: ManualClock, dynamo: MemoryClient
+    quotas: Quotas, clock: MemoryClock, stack: MemoryStack
 ) -> None:
     """It leaks into no later one; after its time it is refused, not called success."""
     lost = ticket_of(quotas, 7)
-    clock.at_ms = MIDNIGHT_MS + DAY_MS
+    move_to(clock, MIDNIGHT_MS + DAY_MS)
     assert quotas.show(TEAM).remaining == 10
-    clock.at_ms += 1
+    clock.sleep_ms(1)
 
     for call in (quotas.commit, quotas.release):
         with pytest.raises(TicketExpired, match="stays counted in window 2026-11-22"):
             call(lost)
-    assert used(dynamo) == {"2026-11-22": 7}
+    assert used(stack) == {"2026-11-22": 7}
 
 
-def test_a_marker_that_is_gone_is_no_success(quotas: Quotas, dynamo: MemoryClient) -> None:
+def test_a_marker_that_is_gone_is_no_success(quotas: Quotas, stack: MemoryStack) -> None:
     held = ticket_of(quotas, 4)
     ticket = ticket_in(held)
     forged = replace(ticket, reservation="another")
     for one in (forged, replace(ticket, key_id="gone")):
         with pytest.raises(TicketExpired):
             quotas.commit(one, 1)
-    assert used(dynamo) == {"2026-11-22": 4}
+    assert used(stack) == {"2026-11-22": 4}
     with pytest.raises(BadQuota, match="has no ticket"):
         quotas.commit(admitted(quotas.acquire(TEAM, 1)))
 
 
-def test_a_window_that_lost_a_reservation_is_corrupt(quotas: Quotas, dynamo: MemoryClient) -> None:
+def test_a_window_that_lost_a_reservation_is_corrupt(quotas: Quotas, stack: MemoryStack) -> None:
     """By hand: a correction neither goes below zero, nor makes the counter again."""
     held = ticket_of(quotas, 4)
     ticket = ticket_in(held)
-    del dynamo._table("counters").items[ticket.window_key["counter"], ticket.window_key["part"]]
+    quotas.connection.retrying.delete(Delete(COUNTERS, ticket.window_key))
 
     with pytest.raises(CorruptItem, match="changed by hand"):
         quotas.release(held)
-    assert used(dynamo) == {}
+    assert used(stack) == {}
 
 
 # ---- limits that change ----
 
 
 def test_a_counter_that_knows_a_newer_limit_refuses_the_older_one(
-    quotas: Quotas, dynamo: MemoryClient, clock: ManualClock
+    quotas: Quotas, clock: MemoryClock
 ) -> None:
     """At once, and in every process: the revision decides, not the age of what was read."""
-    other = process(dynamo, clock)
+    other = process_like(quotas)
     admitted(other.acquire(TEAM, 1))
     quotas.set_limit("llm:", 5)
     quotas.show(TEAM)
@@ -168,13 +164,13 @@ def test_a_counter_that_knows_a_newer_limit_refuses_the_older_one(
 
     assert denied(other.acquire(TEAM, 4)).limit == 5
     quotas.set_limit("llm:", 20)
-    clock.at_ms += 1
+    clock.sleep_ms(1)
     quotas.show(TEAM)
     admitted(quotas.acquire(TEAM, 1))
     assert admitted(other.acquire(TEAM, 17)).remaining == 0
 
 
-def test_a_counter_may_have_a_limit_of_its_own(quotas: Quotas, clock: ManualClock) -> None:
+def test_a_counter_may_have_a_limit_of_its_own(quotas: Quotas, clock: MemoryClock) -> None:
     quotas.override(TEAM, 20)
     quota = quotas.list()[0]
     assert quotas.overrides(quota) == {TEAM: 20}
@@ -185,7 +181,7 @@ def test_a_counter_may_have_a_limit_of_its_own(quotas: Quotas, clock: ManualCloc
 
     quotas.override(TEAM, None)
     quotas.set_limit("llm:", 25)
-    clock.at_ms += 5 * SECOND_MS
+    clock.sleep_ms(5 * SECOND_MS)
 
     assert denied(other.acquire(TEAM, 6)).limit == 25
     assert admitted(other.acquire(TEAM, 5)).remaining == 0
@@ -193,32 +189,29 @@ def test_a_counter_may_have_a_limit_of_its_own(quotas: Quotas, clock: ManualCloc
     assert quotas.list()[0].revision == 4
 
 
-_CHANGES: dict[str, tuple[str, Callable[[Quotas, int], None], Callable[[Quotas], object]]] = {
+_CHANGES: dict[str, tuple[Callable[[Quotas, int], None], Callable[[Quotas], object]]] = {
     "of the quota": (
-        "put",
         lambda quotas, limit: quotas.set_limit("llm:", limit),
         lambda quotas: quotas.list()[0].limit,
     ),
     "of a counter": (
-        "transact",
         lambda quotas, limit: quotas.override(TEAM, limit),
         lambda quotas: quotas.overrides(quotas.list()[0])[TEAM],
     ),
 }
-_each_change = pytest.mark.parametrize(("kind", "change", "limit"), _CHANGES.values(), ids=_CHANGES)
+_each_change = pytest.mark.parametrize(("change", "limit"), _CHANGES.values(), ids=_CHANGES)
 
 
 @_each_change
 def test_a_limit_whose_answer_was_lost_is_not_set_over_the_next_one(
     quotas: Quotas,
-    dynamo: MemoryClient,
-    kind: str,
+    stack: MemoryStack,
     change: Callable[[Quotas, int], None],
     limit: Callable[[Quotas], object],
 ) -> None:
     """It was set, and another call has set another limit since: this call cannot know."""
-    dynamo.plans.append(applied_then_lost(kind))
-    dynamo.plans.append(afterwards(lambda: change(process_like(quotas), 99), kind))
+    stack.lose_next_answer()
+    stack.before_next_request(lambda: change(process_like(quotas), 99))
 
     with pytest.raises(Unclear, match="look"):
         change(quotas, 5)
@@ -230,18 +223,13 @@ def test_a_limit_whose_answer_was_lost_is_not_set_over_the_next_one(
 @_each_change
 def test_a_limit_that_was_never_set_is_set_after_the_one_of_another_call(
     quotas: Quotas,
-    dynamo: MemoryClient,
-    kind: str,
+    stack: MemoryStack,
     change: Callable[[Quotas, int], None],
     limit: Callable[[Quotas], object],
 ) -> None:
     """The request was lost: the only change since is the other call's."""
-
-    def lost() -> None:
-        change(process_like(quotas), 99)
-        raise Unclear("no answer")
-
-    dynamo.plans.append(meanwhile(lost, kind))
+    stack.fail_next()
+    stack.before_next_request(lambda: change(process_like(quotas), 99))
 
     change(quotas, 5)
 
@@ -250,7 +238,7 @@ def test_a_limit_that_was_never_set_is_set_after_the_one_of_another_call(
 
 
 def test_a_limit_whose_answer_was_lost_is_not_set_in_a_quota_that_was_made_again(
-    quotas: Quotas, dynamo: MemoryClient
+    quotas: Quotas, stack: MemoryStack
 ) -> None:
     """The next quota has the revision that a change of another call would have left."""
 
@@ -260,8 +248,8 @@ def test_a_limit_whose_answer_was_lost_is_not_set_in_a_quota_that_was_made_again
         other.create("llm:", limit=99, per="day")
         other.set_limit("llm:", 98)
 
-    dynamo.plans.append(applied_then_lost("put"))
-    dynamo.plans.append(afterwards(made_again, "put"))
+    stack.lose_next_answer()
+    stack.before_next_request(made_again)
 
     with pytest.raises(Unclear):
         quotas.set_limit("llm:", 5)
@@ -273,7 +261,7 @@ def test_a_limit_whose_answer_was_lost_is_not_set_in_a_quota_that_was_made_again
 
 
 def test_a_quota_that_is_made_again_meets_nothing_old(
-    quotas: Quotas, dynamo: MemoryClient, clock: ManualClock
+    quotas: Quotas,
 ) -> None:
     quotas.acquire(TEAM, 4, key="k")
     held = ticket_of(quotas, 3, "r")
@@ -281,11 +269,11 @@ def test_a_quota_that_is_made_again_meets_nothing_old(
     quotas.delete("llm:")
     with pytest.raises(NoSuchQuota):
         quotas.delete("llm:")
-    again = process(dynamo, clock)
+    again = process_like(quotas)
     with pytest.raises(NoSuchQuota):
         again.acquire(TEAM, 1)
     quotas.create("llm:", limit=10, per="day")
-    again = process(dynamo, clock)
+    again = process_like(quotas)
 
     assert again.show(TEAM).used == 0
     assert admitted(again.acquire(TEAM, 10, key="k")).duplicate is False
@@ -294,32 +282,32 @@ def test_a_quota_that_is_made_again_meets_nothing_old(
 
 
 def test_a_limit_of_its_own_outlives_a_deleted_quota_while_a_process_may_know_that(
-    quotas: Quotas, dynamo: MemoryClient, clock: ManualClock
+    quotas: Quotas, stack: MemoryStack, clock: MemoryClock
 ) -> None:
     """Else that process would admit as much as the quota's own limit allows."""
-    other = process(dynamo, clock)
+    other = process_like(quotas)
     quotas.override(TEAM, 4)
     other.show("llm:team-2")
     quotas.delete("llm:")
 
     assert denied(other.acquire(TEAM, 5)).limit == 4
-    (left,) = [item for item in dynamo.items("counters") if item["part"] == TEAM]
-    assert left["expires_at"] * SECOND_MS > clock.at_ms + SIGNED_REQUEST_LIFE_MS
+    (left,) = [item for item in stack.items(COUNTERS) if item["part"] == TEAM]
+    assert left["expires_at"] * SECOND_MS > clock.now_ms() + SIGNED_REQUEST_LIFE_MS
 
 
 def test_a_process_that_knows_a_deleted_quota_counts_in_its_old_windows(
-    quotas: Quotas, dynamo: MemoryClient, clock: ManualClock
+    quotas: Quotas, clock: MemoryClock
 ) -> None:
-    other = process(dynamo, clock)
+    other = process_like(quotas)
     other.show(TEAM)
     quotas.delete("llm:")
     quotas.create("llm:", limit=10, per="day")
     admitted(other.acquire(TEAM, 10))
 
-    assert process(dynamo, clock).show(TEAM).used == 0
-    clock.at_ms += 5 * SECOND_MS
+    assert process_like(quotas).show(TEAM).used == 0
+    clock.sleep_ms(5 * SECOND_MS)
     admitted(other.acquire(TEAM, 10))
-    denied(process(dynamo, clock).acquire(TEAM, 1))
+    denied(process_like(quotas).acquire(TEAM, 1))
 
 
 # ---- forms ----

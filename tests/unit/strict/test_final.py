@@ -8,9 +8,6 @@ from countledger import errors
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.outcome import (
     Applied,
-    BoundReached,
-    Confirmed,
-    Contended,
     Duplicate,
     Held,
     Unknown,
@@ -41,108 +38,6 @@ def _value(stack: MemoryStack) -> object:
 def _land_later(stack: MemoryStack) -> None:
     stack.advance(minutes=FORGOTTEN_MINUTES)
     stack.land()
-
-
-@pytest.mark.parametrize("bins", [1, 2])
-def test_a_late_twin_of_an_applied_change_does_not_count_again(
-    stack: MemoryStack, bins: int
-) -> None:
-    strict = stack.ledger.strict
-    strict.create(COUNTER, method="request_token", bins=bins)
-    stack.delay_next()
-
-    assert isinstance(strict.change(COUNTER, 5, key="order-1"), Applied)
-    _land_later(stack)
-
-    assert _value(stack) == 5
-
-
-@pytest.mark.parametrize("bins", [1, 2])
-@pytest.mark.parametrize(("sent", "counted"), [(0, 5), (1, 0), (2, 0)])
-def test_a_call_that_is_suspended_after_a_lost_answer_counts_once_at_the_most(
-    stack: MemoryStack, bins: int, sent: int, counted: int
-) -> None:
-    """Its late request lands before the next request of the call leaves, or one of those after."""
-    strict = stack.ledger.strict
-    strict.create(COUNTER, method="request_token", bins=bins)
-    stack.delay_next()
-    stack.before_next_request(lambda: _land_later(stack), skip=sent)
-
-    outcome = strict.change(COUNTER, 5, key="order-1")
-
-    assert isinstance(outcome, Unknown | Contended)
-    assert _value(stack) == counted
-
-
-def test_a_late_twin_of_a_refused_change_is_not_applied(stack: MemoryStack) -> None:
-    """Although others have added headroom since."""
-    strict = stack.ledger.strict
-    strict.create(COUNTER, method="request_token", lower=0, opening=1)
-    stack.delay_next()
-
-    assert isinstance(strict.change(COUNTER, -5, key="order-1"), BoundReached)
-    strict.change(COUNTER, 10, key="order-2")
-    _land_later(stack)
-
-    assert _value(stack) == 11
-
-
-@pytest.mark.parametrize("bins", [1, 2])
-def test_a_late_creation_brings_no_deleted_counter_back(stack: MemoryStack, bins: int) -> None:
-    strict = stack.ledger.strict
-    stack.delay_next()
-    strict.create("s:other", method="atomic")  # creates the namespace, late
-    stack.delay_next()
-    strict.create(COUNTER, method="atomic", opening=5, bins=bins)
-    strict.delete(COUNTER)
-    _land_later(stack)
-
-    with pytest.raises(errors.NoSuchCounter):
-        strict.show(COUNTER)
-    assert [one.counter for one in strict.list("s")] == ["s:other"]
-
-
-def test_a_late_move_of_a_bound_does_not_undo_a_later_one(stack: MemoryStack) -> None:
-    strict = stack.ledger.strict
-    strict.create(COUNTER, method="occ", lower=0, upper=100)
-    stack.delay_next()
-    assert strict.set_bounds(COUNTER, upper=10).upper == 10
-    strict.set_bounds(COUNTER, upper=100)
-
-    _land_later(stack)
-
-    assert strict.show(COUNTER).upper == 100
-
-
-@pytest.mark.parametrize("bins", [1, 2])
-def test_a_deletion_that_was_refused_deletes_nothing_later(stack: MemoryStack, bins: int) -> None:
-    strict = stack.ledger.strict
-    strict.create(COUNTER, method="marker", lower=0, opening=5, bins=bins)
-    hold = strict.hold(COUNTER, 3, expires_in=timedelta(hours=1))
-    assert isinstance(hold, Held)
-    stack.delay_next()
-
-    with pytest.raises(errors.OpenHolds):
-        strict.delete(COUNTER)
-    assert isinstance(strict.confirm(hold.id), Confirmed)
-    strict.change(COUNTER, 40)
-    stack.land()
-
-    assert _value(stack) == 42
-
-
-def test_a_creation_that_was_refused_creates_nothing_later(stack: MemoryStack) -> None:
-    strict = stack.ledger.strict
-    strict.create(COUNTER, method="occ", opening=5)
-    stack.delay_next()
-
-    with pytest.raises(errors.CounterExists):
-        strict.create(COUNTER, method="occ", opening=77)
-    strict.delete(COUNTER)
-    stack.land()
-
-    with pytest.raises(errors.NoSuchCounter):
-        strict.show(COUNTER)
 
 
 @pytest.mark.parametrize("bins", [1, 2])
@@ -227,21 +122,6 @@ def test_bounds_are_unknown_if_the_call_may_be_among_several_moves_since(
     assert strict.show(COUNTER).upper == 70
 
 
-def test_a_refused_move_of_a_bound_is_not_applied_later(stack: MemoryStack) -> None:
-    """The first request is late; the value has passed the bound since, and comes back."""
-    strict = stack.ledger.strict
-    strict.create(COUNTER, method="atomic", upper=100, opening=5)
-    stack.delay_next()
-    stack.before_next_request(lambda: strict.change(COUNTER, 20))
-
-    with pytest.raises(errors.BadBounds):
-        strict.set_bounds(COUNTER, upper=10)
-    strict.change(COUNTER, -20)
-    stack.land()
-
-    assert strict.show(COUNTER).upper == 100
-
-
 @pytest.mark.parametrize("plan", ["lose_next_answer", "delay_next"])
 def test_a_creation_succeeds_although_another_call_deletes_the_counter_at_once(
     stack: MemoryStack, plan: str
@@ -258,19 +138,6 @@ def test_a_creation_succeeds_although_another_call_deletes_the_counter_at_once(
     assert (made.value, made.method) == (5, "occ")
     with pytest.raises(errors.NoSuchCounter):
         strict.show(COUNTER)
-
-
-def test_a_marker_of_a_short_window_outlives_the_late_requests_of_its_call(
-    stack: MemoryStack,
-) -> None:
-    strict = stack.ledger.strict
-    strict.create(COUNTER, method="marker", window_ms=60_000)
-    stack.delay_next()
-
-    assert isinstance(strict.change(COUNTER, 5, key="order-1"), Applied)
-    _land_later(stack)
-
-    assert _value(stack) == 5
 
 
 def test_a_hold_that_has_ended_is_not_placed_again_by_a_late_request(stack: MemoryStack) -> None:
@@ -297,37 +164,6 @@ def test_a_late_change_of_method_atomic_says_until_when_it_may_be_applied(
 
     assert isinstance(outcome, Unknown)
     assert "until 2030-01-01T00:16:00+00:00 it may still be applied" in outcome.advice
-
-
-def test_a_value_that_was_set_by_a_late_request_is_not_refused_by_a_bound(
-    stack: MemoryStack,
-) -> None:
-    """Another call forces a bound past the value after the request without an answer landed."""
-    strict = stack.ledger.strict
-    strict.create(COUNTER, method="marker", opening=1)
-
-    def forced() -> None:
-        stack.land()
-        strict.set_bounds(COUNTER, lower=50, force=True)
-
-    stack.delay_next()
-    stack.before_next_request(forced)
-
-    assert isinstance(strict.transactions.set_value(COUNTER, 7, key="count-1"), Applied)
-    assert _value(stack) == 7
-
-
-def test_a_value_that_a_bound_refuses_is_not_set_later(stack: MemoryStack) -> None:
-    strict = stack.ledger.strict
-    strict.create(COUNTER, method="marker", opening=1)
-    stack.delay_next()
-    stack.before_next_request(lambda: strict.set_bounds(COUNTER, lower=50, force=True))
-
-    with pytest.raises(errors.BadBounds):
-        strict.transactions.set_value(COUNTER, 7, key="count-1")
-    stack.land()
-
-    assert _value(stack) == 1
 
 
 def test_a_marker_that_expires_soon_settles_no_call_with_a_late_request(
@@ -515,23 +351,6 @@ def test_a_value_is_not_that_of_a_counter_that_was_recreated(stack: MemoryStack)
     stack.before_next_request(recreated, skip=1)
 
     assert strict.change(COUNTER, 5, key="order-1") == Applied(COUNTER, None)
-
-
-def test_a_key_that_another_call_counts_under_a_raised_fence_is_a_duplicate(
-    stack: MemoryStack,
-) -> None:
-    """That call of the same process raises the fence after this one has named it."""
-    strict = stack.ledger.strict
-    strict.create(COUNTER, method="request_token")
-
-    def other() -> None:
-        stack.fail_next()
-        assert isinstance(strict.change(COUNTER, 5, key="order-1"), Applied)
-
-    stack.before_next_request(other)
-
-    assert isinstance(strict.change(COUNTER, 5, key="order-1"), Duplicate)
-    assert _value(stack) == 5
 
 
 @pytest.mark.parametrize(

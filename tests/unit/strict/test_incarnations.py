@@ -1,35 +1,45 @@
 """A name that is used again is another counter: no call and no clean-up confuses the two."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from countledger.consumers.leftovers import Leftovers
+from countledger.infra.memory.tables import COUNTERS, MemoryClock
 from countledger.ledger import keys
+from countledger.ledger.dynamo import Meter
 from countledger.ledger.errors import CounterExists, IdempotencyKeyReused, NoSuchCounter, Unclear
 from countledger.ledger.limits import MINUTE_MS, TOKEN_LIFE_MS
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Put
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.outcome import Applied, Duplicate
-from tests.unit.connections import connection_on
-from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import LOST, Fault, MemoryClient, meanwhile
+from countledger.testing import MemoryStack
 
 COUNTER = "s:hall"
+_AT = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 @dataclass
 class Process:
-    """A process with strict counters of its own knowledge, over shared tables."""
+    """A process with strict counters of its own knowledge, over shared tables.
 
-    dynamo: MemoryClient = field(default_factory=MemoryClient)
-    clock: ManualClock = field(default_factory=ManualClock)
+    Attributes:
+        late_ms: by how much its clock is late.
+    """
+
+    stack: MemoryStack = field(default_factory=lambda: MemoryStack(at=_AT))
+    late_ms: int = 0
 
     def __post_init__(self) -> None:
-        connection = connection_on(self.dynamo, self.clock)
+        clock = self.stack.clock
+        if self.late_ms:
+            clock = MemoryClock(clock.now - timedelta(milliseconds=self.late_ms))
+        to = self.stack.ledger.connection
+        connection = replace(to, clock=clock, meter=Meter(), _shared={})
         self.namespaces = Namespaces(connection)
         self.strict = StrictCounters(connection)
 
@@ -38,12 +48,12 @@ class Process:
 
     def tidy(self, bins: int = 1) -> None:
         """As a deletion does once the counter is gone."""
-        Leftovers(connection_on(self.dynamo)).delete_markers(COUNTER, bins)
+        Leftovers(self.strict.connection).delete_markers(COUNTER, bins)
 
     @property
     def markers(self) -> list[str]:
         """The keys of all markers that are stored."""
-        found = (item["part"] for item in self.dynamo.items("counters"))
+        found = (item["part"] for item in self.stack.items(COUNTERS))
         return [part for part in found if part.startswith(keys.MARKER_PREFIX)]
 
     @property
@@ -61,8 +71,7 @@ def deleter() -> Process:
 
 
 def _other(deleter: Process, *, late_ms: int = 0) -> Process:
-    dynamo = MemoryClient(tables=deleter.dynamo.tables, tokens=deleter.dynamo.tokens)
-    return Process(dynamo, ManualClock(NOW_MS - late_ms))
+    return Process(deleter.stack, late_ms)
 
 
 @pytest.mark.parametrize("shape", [{}, {"bins": 3}], ids=["one item", "bins"])
@@ -97,21 +106,6 @@ def test_cleaning_up_takes_all_markers_of_a_counter_that_is_gone(deleter: Proces
     assert deleter.markers == []
 
 
-def test_a_deletion_deletes_no_counter_that_was_made_after_it_began(deleter: Process) -> None:
-    """Another process is faster, and makes it again; the call is about the one before."""
-    other = _other(deleter)
-    deleter.make()
-
-    def again() -> None:
-        other.strict.delete(COUNTER)
-        other.make(opening=3)
-
-    deleter.dynamo.plans.append(meanwhile(again, "transact"))
-    deleter.strict.delete(COUNTER)
-
-    assert other.value == 3
-
-
 def test_a_deletion_is_about_the_counter_that_has_the_name_as_it_begins(deleter: Process) -> None:
     other = _other(deleter)
     deleter.make()
@@ -126,20 +120,15 @@ def test_a_deletion_is_about_the_counter_that_has_the_name_as_it_begins(deleter:
         deleter.strict.delete(COUNTER)
 
 
-def _is_suspended(
-    process: Process, happens: Callable[[], object], *, together: bool = True
-) -> None:
+def _is_suspended(process: Process, happens: Callable[[], object]) -> None:
     """The first answer is lost; then the process sleeps until its token is forgotten."""
-    faults = process.dynamo.transact_faults if together else process.dynamo.faults
-    faults.append(Fault(LOST, applied=True))
 
-    def sleep(_now_ms: int) -> None:
-        process.clock.on_sleep = None
-        process.clock.at_ms += TOKEN_LIFE_MS + MINUTE_MS
-        process.dynamo.tokens.clear()
+    def sleep() -> None:
         happens()
+        process.stack.clock.sleep_ms(TOKEN_LIFE_MS + MINUTE_MS)
 
-    process.clock.on_sleep = sleep
+    process.stack.lose_next_answer()
+    process.stack.before_next_request(sleep)
 
 
 def test_a_creation_that_was_suspended_makes_no_second_counter_of_the_same_id(
@@ -167,7 +156,7 @@ def test_bounds_of_a_suspended_process_are_not_moved_a_second_time(deleter: Proc
     """They were moved, and moved back by somebody else since."""
     other = _other(deleter)
     deleter.make(upper=10)
-    _is_suspended(deleter, lambda: other.strict.set_bounds(COUNTER, upper=10), together=False)
+    _is_suspended(deleter, lambda: other.strict.set_bounds(COUNTER, upper=10))
 
     with pytest.raises(Unclear, match=COUNTER):
         deleter.strict.set_bounds(COUNTER, upper=20)
@@ -225,7 +214,9 @@ def test_a_total_without_incarnation_is_not_a_counter_of_a_joint_change(pair: Pr
     """An item that somebody has written by hand in its place."""
     assert isinstance(_repeat(pair)(), Applied)
     pair.strict.delete(OTHER)
-    pair.dynamo.put(Put("counters", {**keys.total_key(OTHER), "total": 0, "version": 1}))
+    pair.strict.connection.retrying.put(
+        Put(COUNTERS, {**keys.total_key(OTHER), "total": 0, "version": 1})
+    )
 
     with pytest.raises(IdempotencyKeyReused, match="recreated"):
         pair.strict.transactions.withdraw("order-1")

@@ -9,7 +9,6 @@ from countledger.producers.strict.outcome import Applied, BoundReached, Unknown
 from tests.simulation.calm import calm_world
 from tests.simulation.product import Product
 from tests.simulation.world import World
-from tests.unit.ledger.memory import LOST, Fault, meanwhile
 from tests.unit.strict.test_incarnations import Process
 
 COUNTER = "s:hall"
@@ -37,40 +36,41 @@ def test_a_key_that_is_used_elsewhere_gets_no_answer_about_a_bound() -> None:
     assert seller.strict.show(COUNTER).value == 0
 
 
+# Three bins are tried one by one, and all of them are read; then the transaction is sent.
+_TRIED, _READ = 3, 2 * 8
+
+
 def _sells_out(process: Process) -> None:
     """Another process takes all at the last moment."""
-    other = Process(process.dynamo)
-    sells_out = meanwhile(lambda: other.strict.change(COUNTER, -40), "transact")
-    process.dynamo.plans.append(sells_out)
+    other = Process(process.stack).strict
+    process.stack.before_next_request(lambda: other.change(COUNTER, -40), skip=_TRIED + 1)
 
 
 def _loses_an_answer(process: Process) -> None:
-    process.dynamo.transact_faults.append(Fault(LOST, applied=True))
+    process.stack.before_next_request(process.stack.lose_next_answer, skip=_TRIED + 1)
 
 
 @pytest.mark.parametrize(
-    ("meets", "outcome", "sent", "units"),
+    ("meets", "outcome", "units"),
     [
-        # Eight bins with five each: all of them are read once, and seven of them have enough.
-        pytest.param(lambda _: None, Applied, 1, 2 * 7, id="a clear answer"),
-        # No attempt of it can still be applied. The other's transaction, and its own.
-        pytest.param(_sells_out, BoundReached, 2, None, id="clearly refused"),
+        # Eight bins with five each, of which seven have enough.
+        pytest.param(lambda _: None, Applied, (_TRIED + 2 * 7, _READ), id="a clear answer"),
+        # No attempt of it can still be applied.
+        pytest.param(_sells_out, BoundReached, (_TRIED + 2 * 7, 2 * _READ), id="clearly refused"),
         # Method atomic has no fence: it sends nothing more.
-        pytest.param(_loses_an_answer, Unknown, 1, None, id="a lost answer"),
+        pytest.param(_loses_an_answer, Unknown, (_TRIED + 2 * 7, _READ), id="a lost answer"),
     ],
 )
 def test_a_split_of_method_atomic_is_one_transaction(
-    meets: Callable[[Process], None], outcome: type, sent: int, units: int | None
+    meets: Callable[[Process], None], outcome: type, units: tuple[float, float]
 ) -> None:
     process = Process()
-    dynamo = process.dynamo
     process.make(method="atomic", opening=40, bins=8)
     meets(process)
-    calls, before = len(dynamo.calls), dynamo.meter.write_units
+    meter = process.strict.connection.meter
+    before = meter.write_units, meter.read_units
 
     told = process.strict.change(COUNTER, -33)
 
     assert isinstance(told, outcome)
-    assert dynamo.calls[calls:].count("transact") == sent
-    assert units is None or dynamo.meter.write_units - before == units
-    assert units is None or dynamo.calls[calls:].count("get") == 8
+    assert (meter.write_units - before[0], meter.read_units - before[1]) == units
