@@ -382,6 +382,8 @@ def _holds(bins: int) -> tuple[Capability, ...]:
 def _quota(method: str) -> Act:
     def create(ledger: CountLedger, _: object = None) -> list[Admitted]:
         ledger.quotas.create("a:", limit=_OPENING, per="month", method=method)
+        ledger.quotas.acquire("a:z", 1)
+        ledger.quotas.show(_BUDGET)  # its limit, and the window, are known
         return []
 
     return create
@@ -601,6 +603,39 @@ CAPABILITIES: Final = (
     *_QUOTAS,
     *_limits(),
     *_CLAIMS,
+)
+
+
+# ---- without a key ----------------------------------------------------------------------------
+
+
+def _unkeyed(row: Capability, name: str, *, over: bool, call: Callable[..., object]) -> Capability:
+    return replace(
+        row,
+        name=f"{name}, over" if over else name,
+        call=lambda ledger, _, n, _key: call(ledger, n, prefer="over" if over else "under"),
+        keyed=False,
+        repeats=False,
+        reused=None,
+    )
+
+
+def _change_once(ledger: CountLedger, n: int, **prefer: Any) -> object:  # noqa: ANN401
+    return ledger.strict.change(_COUNTER, -n, **prefer)
+
+
+def _acquire_once(ledger: CountLedger, n: int, **prefer: Any) -> object:  # noqa: ANN401
+    return ledger.quotas.acquire(_BUDGET, n, **prefer)
+
+
+# Of two rows each the second one is sent again, and may count twice.
+UNKEYED: Final = tuple(
+    _unkeyed(row, name, over=over, call=call)
+    for row, name, call in (
+        (_change("atomic"), "atomic", _change_once),
+        (_acquire("marker", life=_DAY, undecided=True), "acquire without a key", _acquire_once),
+    )
+    for over in (False, True)
 )
 
 

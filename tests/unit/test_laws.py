@@ -25,6 +25,7 @@ from tests.unit.capabilities import (
     KEY,
     OTHER_KEY,
     SETTINGS,
+    UNKEYED,
     Capability,
     Said,
     Setting,
@@ -362,6 +363,23 @@ def test_of_two_calls_with_different_contents_under_one_key_one_counts(row: Capa
             (row.reused, Said.COUNTED),
         }
         assert world.number == (AMOUNT if mine is Said.COUNTED else AMOUNT - 1)
+
+
+@pytest.mark.parametrize("fault", ["lose_next_answer", "delay_next", "fail_next", "throttle"])
+@pytest.mark.parametrize("row", UNKEYED, ids=str)
+def test_a_call_without_a_key_says_what_it_may_have_done(row: Capability, fault: str) -> None:
+    """Only a caller that prefers one change too many gets an answer; then it may count twice."""
+    for world in each_request(partial(World, row), lambda world: getattr(world.stack, fault)()):
+        told = world.call()
+        met = not world.stack._memory.faults._planned
+        world.nothing_more_goes_wrong()
+        world.much_later()
+        if row.name.endswith("over"):
+            assert told is Said.COUNTED
+            assert world.number in (AMOUNT, 2 * AMOUNT)
+        else:
+            assert told is (Said.UNCLEAR if met and fault != "throttle" else Said.COUNTED)
+            assert world.number in _COUNTED[told]
 
 
 # ---- finality ---------------------------------------------------------------------------------

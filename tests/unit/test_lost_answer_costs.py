@@ -9,28 +9,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from countledger import CountLedger
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import DAY_MS, HOUR_MS
-from countledger.producers.quotas.quota import Admitted
-from countledger.producers.strict.outcome import Held
 from countledger.testing import MemoryStack
+from tests.unit.capabilities import AMOUNT, CAPABILITIES, KEY, SETTINGS, UNKEYED, Capability
 
 _DOCS: Final = Path(__file__).parents[2] / "docs"
-_HOUR: Final = timedelta(hours=1)
-_COUNTER, _OTHER, _BUDGET = "s:x", "s:y", "a:x"
+_ROWS: Final = {row.name: row for row in (*CAPABILITIES, *UNKEYED)}
+_NAMED: Final = {row.name: row for row in SETTINGS}
 
 # Write and read units.
 Units = tuple[float, float]
 # What a call did in each of the three ways, and what it cost.
 Told = tuple[tuple[str, Units], tuple[str, Units], tuple[str, Units]]
-_Call = Callable[[CountLedger, Any], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +37,12 @@ class AfterNoAnswer:
 
     Attributes:
         name: as the guide names it.
-        prepare: what there was before; its result goes to both calls.
-        call: what is measured.
-        other: makes it refuse, or changes what it was about to change.
+        row: the call; its `take` makes it refuse, or changes what it was about to change.
         told: what it answers and costs.
     """
 
     name: str
-    prepare: Callable[[CountLedger], object]
-    call: _Call
-    other: _Call
+    row: Capability
     told: Told
 
     def __str__(self) -> str:
@@ -57,21 +51,22 @@ class AfterNoAnswer:
 
     def measured(self, plan: str, *, disturbed: bool) -> tuple[str, Units]:
         """What it answers and costs, without the other call."""
-        stack = MemoryStack(at=datetime(2030, 1, 1, tzinfo=UTC))
-        ledger = stack.ledger
-        prepared = self.prepare(ledger)
+        stack, row = MemoryStack(at=datetime(2030, 1, 1, tzinfo=UTC)), self.row
+        ledger, take = stack.ledger, row.take
+        prepared = row.prepare(ledger)
         spent = _Spent(ledger)
 
         def other() -> None:
+            assert take is not None
             before = spent.units
-            self.other(ledger, prepared)
+            take(ledger, prepared)
             spent.without(before)
 
         getattr(stack, plan)()
         if disturbed:
             stack.before_next_request(other)
         try:
-            answer = type(self.call(ledger, prepared))
+            answer = type(row.call(ledger, prepared, AMOUNT, KEY))
         except CountledgerError as error:
             answer = type(error)
         return answer.__name__, spent.units
@@ -98,54 +93,39 @@ class _Spent:
         self._from = self._from[0] + now[0] - before[0], self._from[1] + now[1] - before[1]
 
 
-def _strict(
-    name: str, method: str, told: Told, *, bins: int = 1, prefer: str | None = None
+def _of(name: str, row: str, *told: tuple[str, Units]) -> AfterNoAnswer:
+    first, second, third = told
+    return AfterNoAnswer(name, _ROWS[row], (first, second, third))
+
+
+def _beside(
+    name: str,
+    prepare: Callable[[CountLedger], object],
+    call: Callable[[CountLedger], object],
+    other: Callable[[CountLedger], object],
+    *told: tuple[str, Units],
 ) -> AfterNoAnswer:
-    """A change of a counter that has two left, or two in each bin; the other call takes all."""
-
-    def prepare(ledger: CountLedger) -> None:
-        history = 3 if method == "history" else None
-        ledger.strict.create(
-            _COUNTER, method=method, bins=bins, lower=0, opening=2 * bins, history=history
-        )
-
-    def change(ledger: CountLedger, _: object) -> object:
-        key = None if method == "atomic" else "order-1"
-        return ledger.strict.change(_COUNTER, -1, key=key, prefer=prefer)
-
-    def taken(ledger: CountLedger, _: object) -> None:
-        for delta in (-1, -1) if method == "set" else (-2 * bins,):
-            ledger.strict.change(_COUNTER, delta)
-
-    return AfterNoAnswer(name, prepare, change, taken, told)
+    """A call that nothing refuses, or that counts nothing."""
+    first, second, third = told
+    row = Capability(
+        name=name,
+        prepare=prepare,
+        call=lambda ledger, *_: call(ledger),
+        number=lambda _ledger, _made: 0,
+        take=lambda ledger, _: other(ledger),
+    )
+    return AfterNoAnswer(name, row, (first, second, third))
 
 
-def _two(ledger: CountLedger) -> None:
-    ledger.strict.create(_COUNTER, method="marker", lower=0, opening=1)
-    ledger.strict.create(_OTHER, method="marker")
-
-
-def _held(ledger: CountLedger) -> str:
-    _two(ledger)
-    held = ledger.strict.hold(_COUNTER, 1, expires_in=_HOUR)
-    assert isinstance(held, Held)
-    return held.id
-
-
-def _quota(method: str) -> Callable[[CountLedger], None]:
-    def prepare(ledger: CountLedger) -> None:
-        ledger.quotas.create("a:", limit=2, per="day", method=method)
-        ledger.quotas.acquire("a:y", 1)  # its window is known
-        ledger.quotas.show(_BUDGET)
-
-    return prepare
-
-
-def _reserved(ledger: CountLedger) -> object:
-    _quota("marker")(ledger)
-    reserved = ledger.quotas.reserve(_BUDGET, 2)
-    assert isinstance(reserved, Admitted)
-    return reserved.ticket
+def _created(name: str, setting: str, *told: tuple[str, Units]) -> AfterNoAnswer:
+    row = _NAMED[setting]
+    return _beside(
+        name,
+        row.prepare,
+        lambda ledger: row.create(ledger, 1),
+        lambda ledger: row.create(ledger, 2),
+        *told,
+    )
 
 
 def _hourly(ledger: CountLedger) -> None:
@@ -154,205 +134,180 @@ def _hourly(ledger: CountLedger) -> None:
 
 
 STRICT: Final = (
-    _strict("`atomic`", "atomic", (("Unknown", (1, 0)), ("Unknown", (0, 0)), ("Unknown", (0, 0)))),
-    _strict(
+    _of("`atomic`", "atomic", ("Unknown", (1, 0)), ("Unknown", (0, 0)), ("Unknown", (0, 0))),
+    _of(
         '`atomic`, `prefer="over"`',
-        "atomic",
-        (("Applied", (2, 0)), ("Applied", (1, 0)), ("Unknown", (1, 0))),
-        prefer="over",
+        "atomic, over",
+        ("Applied", (2, 0)),
+        ("Applied", (1, 0)),
+        ("Unknown", (1, 0)),
     ),
-    _strict("`occ`", "occ", (("Applied", (1, 2)), ("Applied", (2, 2)), ("BoundReached", (0, 2)))),
-    _strict(
-        "`history`", "history", (("Applied", (1, 2)), ("Applied", (2, 2)), ("BoundReached", (0, 2)))
-    ),
-    _strict(
+    _of("`occ`", "occ", ("Applied", (1, 2)), ("Applied", (2, 2)), ("BoundReached", (0, 2))),
+    _of("`history`", "history", ("Applied", (1, 2)), ("Applied", (2, 2)), ("BoundReached", (0, 2))),
+    _of(
         "`request_token`",
         "request_token",
-        (("Applied", (3, 3)), ("Applied", (5, 1)), ("BoundReached", (5, 0))),
+        ("Applied", (3, 3)),
+        ("Applied", (5, 1)),
+        ("BoundReached", (5, 0)),
     ),
-    _strict(
+    _of(
         "`request_token`, two bins",
-        "request_token",
-        (("Applied", (3, 3)), ("Applied", (5, 0)), ("BoundReached", (9, 4))),
-        bins=2,
+        "request_token, bins",
+        ("Applied", (3, 3)),
+        ("Applied", (5, 0)),
+        ("BoundReached", (9, 4)),
     ),
-    _strict(
-        "`marker`", "marker", (("Applied", (4, 5)), ("Applied", (4, 1)), ("BoundReached", (8, 0)))
-    ),
-    _strict(
+    _of("`marker`", "marker", ("Applied", (4, 5)), ("Applied", (4, 1)), ("BoundReached", (8, 0))),
+    _of(
         "`marker`, two bins",
-        "marker",
-        (("Applied", (4, 4)), ("Applied", (4, 0)), ("BoundReached", (12, 4))),
-        bins=2,
+        "marker, bins",
+        ("Applied", (4, 4)),
+        ("Applied", (4, 0)),
+        ("BoundReached", (12, 4)),
     ),
-    _strict("`set`", "set", (("Applied", (2, 0)), ("Applied", (1, 0)), ("BoundReached", (2, 0)))),
-    AfterNoAnswer(
+    _of("`set`", "set", ("Applied", (2, 0)), ("Applied", (1, 0)), ("BoundReached", (2, 0))),
+    _of(
         "`transfer`",
-        _two,
-        lambda ledger, _: ledger.strict.transactions.transfer(_COUNTER, _OTHER, 1, key="k"),
-        lambda ledger, _: ledger.strict.change(_COUNTER, -1),
-        (("Applied", (6, 6)), ("Applied", (6, 0)), ("BoundReached", (7, 0))),
+        "transfer",
+        ("Applied", (6, 6)),
+        ("Applied", (6, 0)),
+        ("BoundReached", (7, 0)),
     ),
-    AfterNoAnswer(
+    _beside(
         "`set_value`",
-        _two,
-        lambda ledger, _: ledger.strict.transactions.set_value(_COUNTER, 5, key="k"),
-        lambda ledger, _: ledger.strict.set_bounds(_COUNTER, lower=9, force=True),
-        (("Applied", (4, 5)), ("Applied", (4, 1)), ("BadBounds", (5, 2))),
+        lambda ledger: ledger.strict.create("s:x", method="marker", lower=0, opening=1),
+        lambda ledger: ledger.strict.transactions.set_value("s:x", 5, key=KEY),
+        lambda ledger: ledger.strict.set_bounds("s:x", lower=9, force=True),
+        ("Applied", (4, 5)),
+        ("Applied", (4, 1)),
+        ("BadBounds", (5, 2)),
     ),
-    AfterNoAnswer(
-        "`hold`",
-        _two,
-        lambda ledger, _: ledger.strict.hold(_COUNTER, 1, expires_in=_HOUR),
-        lambda ledger, _: ledger.strict.change(_COUNTER, -1),
-        (("Held", (5, 4)), ("Held", (5, 0)), ("BoundReached", (8, 0))),
-    ),
-    AfterNoAnswer(
+    _of("`hold`", "hold", ("Held", (5, 4)), ("Held", (5, 0)), ("BoundReached", (8, 0))),
+    _of(
         "`confirm`",
-        _held,
-        lambda ledger, hold: ledger.strict.confirm(hold),
-        lambda ledger, hold: ledger.strict.cancel(hold),
-        (("Confirmed", (9, 2)), ("Confirmed", (5, 1)), ("HoldCancelled", (4, 2))),
+        "confirm",
+        ("Confirmed", (9, 2)),
+        ("Confirmed", (5, 1)),
+        ("HoldCancelled", (4, 2)),
     ),
-    AfterNoAnswer(
+    _beside(
         "`strict.create`",
-        lambda ledger: ledger.strict.create(_OTHER, method="atomic"),
-        lambda ledger, _: ledger.strict.create(_COUNTER, method="occ"),
-        lambda ledger, _: ledger.strict.create(_COUNTER, method="atomic"),
-        (("StrictCounter", (4, 4.5)), ("StrictCounter", (4, 0.5)), ("CounterExists", (5, 0.5))),
+        lambda ledger: ledger.strict.create("s:y", method="atomic"),
+        lambda ledger: ledger.strict.create("s:x", method="occ"),
+        lambda ledger: ledger.strict.create("s:x", method="atomic"),
+        ("StrictCounter", (4, 4.5)),
+        ("StrictCounter", (4, 0.5)),
+        ("CounterExists", (5, 0.5)),
     ),
-    AfterNoAnswer(
+    _of(
         "`strict.delete`",
-        _two,
-        lambda ledger, _: ledger.strict.delete(_COUNTER),
-        lambda ledger, _: ledger.strict.hold(_COUNTER, 1, expires_in=_HOUR),
-        (("NoneType", (4, 5)), ("NoneType", (4, 1)), ("OpenHolds", (9, 2.5))),
+        "delete a strict counter",
+        ("NoneType", (4, 5)),
+        ("NoneType", (4, 1)),
+        ("OpenHolds", (9, 2.5)),
     ),
-    AfterNoAnswer(
+    _of(
         "`strict.set_bounds`",
-        _two,
-        lambda ledger, _: ledger.strict.set_bounds(_COUNTER, lower=1),
-        lambda ledger, _: ledger.strict.change(_COUNTER, -1),
-        (("StrictCounter", (2, 2)), ("StrictCounter", (1, 2)), ("BadBounds", (2, 2))),
+        "move a bound",
+        ("StrictCounter", (2, 2)),
+        ("StrictCounter", (1, 2)),
+        ("BadBounds", (2, 2)),
     ),
 )
 QUOTAS: Final = (
-    AfterNoAnswer(
+    _of(
         "`acquire` without a key",
-        _quota("marker"),
-        lambda ledger, _: ledger.quotas.acquire(_BUDGET, 1),
-        lambda ledger, _: ledger.quotas.acquire(_BUDGET, 2),
-        (("Unclear", (1, 0)), ("Unclear", (0, 0)), ("Unclear", (0, 0))),
+        "acquire without a key",
+        ("Unclear", (1, 0)),
+        ("Unclear", (0, 0)),
+        ("Unclear", (0, 0)),
     ),
-    AfterNoAnswer(
+    _of(
         '`acquire`, `prefer="over"`',
-        _quota("marker"),
-        lambda ledger, _: ledger.quotas.acquire(_BUDGET, 1, prefer="over"),
-        lambda ledger, _: ledger.quotas.acquire(_BUDGET, 2),
-        (("Admitted", (2, 0)), ("Admitted", (1, 0)), ("Unclear", (1, 0))),
+        "acquire without a key, over",
+        ("Admitted", (2, 0)),
+        ("Admitted", (1, 0)),
+        ("Unclear", (1, 0)),
     ),
-    AfterNoAnswer(
+    _of(
         "`acquire` by `request_token`",
-        _quota("request_token"),
-        lambda ledger, _: ledger.quotas.acquire(_BUDGET, 1, key="k"),
-        lambda ledger, _: ledger.quotas.acquire(_BUDGET, 2),
-        (("Admitted", (3, 3)), ("Admitted", (5, 1)), ("Denied", (5, 0))),
+        "acquire by request_token",
+        ("Admitted", (3, 3)),
+        ("Admitted", (5, 1)),
+        ("Denied", (5, 0)),
     ),
-    AfterNoAnswer(
+    _of(
         "`acquire` by `marker`",
-        _quota("marker"),
-        lambda ledger, _: ledger.quotas.acquire(_BUDGET, 1, key="k"),
-        lambda ledger, _: ledger.quotas.acquire(_BUDGET, 2),
-        (("Admitted", (4, 5)), ("Admitted", (4, 1)), ("Unclear", (4, 1))),
+        "acquire by marker",
+        ("Admitted", (4, 5)),
+        ("Admitted", (4, 1)),
+        ("Unclear", (4, 1)),
     ),
-    AfterNoAnswer(
-        "`reserve`",
-        _quota("marker"),
-        lambda ledger, _: ledger.quotas.reserve(_BUDGET, 1),
-        lambda ledger, _: ledger.quotas.acquire(_BUDGET, 2),
-        (("Admitted", (4, 5)), ("Admitted", (4, 1)), ("Unclear", (4, 1))),
-    ),
-    AfterNoAnswer(
+    _of("`reserve`", "reserve", ("Admitted", (4, 5)), ("Admitted", (4, 1)), ("Unclear", (4, 1))),
+    _of(
         "`commit`",
-        _reserved,
-        lambda ledger, ticket: ledger.quotas.commit(ticket, 1),
-        lambda ledger, ticket: ledger.quotas.release(ticket),
-        (("Committed", (4, 4)), ("Committed", (4, 0)), ("TicketResolved", (4, 0))),
+        "commit",
+        ("Committed", (4, 4)),
+        ("Committed", (4, 0)),
+        ("TicketResolved", (4, 0)),
     ),
-    AfterNoAnswer(
-        "`release`",
-        _reserved,
-        lambda ledger, ticket: ledger.quotas.release(ticket),
-        lambda ledger, ticket: ledger.quotas.commit(ticket, 1),
-        (("bool", (4, 4)), ("bool", (4, 0)), ("TicketResolved", (4, 0))),
-    ),
-    AfterNoAnswer(
-        "`quotas.create`",
-        lambda _: None,
-        lambda ledger, _: ledger.quotas.create("a:", limit=1, per="day"),
-        lambda ledger, _: ledger.quotas.create("a:", limit=2, per="day"),
-        (("Quota", (2, 0)), ("Quota", (1, 0)), ("Unclear", (1, 0))),
-    ),
-    AfterNoAnswer(
+    _of("`release`", "release", ("bool", (4, 4)), ("bool", (4, 0)), ("TicketResolved", (4, 0))),
+    _created("`quotas.create`", "quota", ("Quota", (2, 0)), ("Quota", (1, 0)), ("Unclear", (1, 0))),
+    _beside(
         "`quotas.set_limit`",
-        _quota("marker"),
-        lambda ledger, _: ledger.quotas.set_limit("a:", 5),
-        lambda ledger, _: ledger.quotas.set_limit("a:", 6),
-        (("NoneType", (2, 1)), ("NoneType", (1, 1)), ("NoneType", (2, 1))),
+        _ROWS["set a limit"].prepare,
+        lambda ledger: ledger.quotas.set_limit("a:", 5),
+        lambda ledger: ledger.quotas.set_limit("a:", 6),
+        ("NoneType", (2, 1)),
+        ("NoneType", (1, 1)),
+        ("NoneType", (2, 1)),
     ),
-    AfterNoAnswer(
+    _beside(
         "`quotas.delete`",
-        _quota("marker"),
-        lambda ledger, _: ledger.quotas.delete("a:"),
-        lambda ledger, _: ledger.quotas.delete("a:"),
-        (("NoneType", (2, 2)), ("NoneType", (1, 2)), ("NoSuchQuota", (1, 1))),
+        _ROWS["set a limit"].prepare,
+        lambda ledger: ledger.quotas.delete("a:"),
+        lambda ledger: ledger.quotas.delete("a:"),
+        ("NoneType", (2, 2)),
+        ("NoneType", (1, 2)),
+        ("NoSuchQuota", (1, 1)),
     ),
 )
 SCHEDULES: Final = (
-    AfterNoAnswer(
+    _created(
         "`schedules.create`",
-        lambda ledger: ledger.namespaces.create("likes"),
-        lambda ledger, _: ledger.schedules.create("likes", every_ms=HOUR_MS),
-        lambda ledger, _: ledger.schedules.create("likes", every_ms=DAY_MS),
-        (("Schedule", (2, 2)), ("Schedule", (1, 2)), ("Unclear", (1, 1))),
+        "schedule",
+        ("Schedule", (2, 2)),
+        ("Schedule", (1, 2)),
+        ("Unclear", (1, 1)),
     ),
-    AfterNoAnswer(
+    _beside(
         "`schedules.set`",
         _hourly,
-        lambda ledger, _: ledger.schedules.set("likes", every_ms=DAY_MS),
-        lambda ledger, _: ledger.schedules.delete("likes"),
-        (("Schedule", (2, 2)), ("Schedule", (1, 2)), ("NoSuchSchedule", (1, 1))),
+        lambda ledger: ledger.schedules.set("likes", every_ms=DAY_MS),
+        lambda ledger: ledger.schedules.delete("likes"),
+        ("Schedule", (2, 2)),
+        ("Schedule", (1, 2)),
+        ("NoSuchSchedule", (1, 1)),
     ),
-    AfterNoAnswer(
+    _beside(
         "`schedules.delete`",
         _hourly,
-        lambda ledger, _: ledger.schedules.delete("likes"),
-        lambda ledger, _: ledger.schedules.delete("likes"),
-        (("bool", (2, 1)), ("bool", (1, 1)), ("bool", (1, 1))),
+        lambda ledger: ledger.schedules.delete("likes"),
+        lambda ledger: ledger.schedules.delete("likes"),
+        ("bool", (2, 1)),
+        ("bool", (1, 1)),
+        ("bool", (1, 1)),
     ),
 )
 
 
-def _assert_told(one: AfterNoAnswer) -> None:
+@pytest.mark.parametrize("one", [*STRICT, *QUOTAS, *SCHEDULES], ids=str)
+def test_a_call_costs_this_after_no_answer(one: AfterNoAnswer) -> None:
     applied = one.measured("lose_next_answer", disturbed=False)
     lost = one.measured("fail_next", disturbed=False)
     refused = one.measured("fail_next", disturbed=True)
     assert (applied, lost, refused) == one.told
-
-
-@pytest.mark.parametrize("one", STRICT, ids=str)
-def test_a_call_of_a_strict_counter_costs_this_after_no_answer(one: AfterNoAnswer) -> None:
-    _assert_told(one)
-
-
-@pytest.mark.parametrize("one", QUOTAS, ids=str)
-def test_a_call_of_a_quota_costs_this_after_no_answer(one: AfterNoAnswer) -> None:
-    _assert_told(one)
-
-
-@pytest.mark.parametrize("one", SCHEDULES, ids=str)
-def test_a_call_of_a_schedule_costs_this_after_no_answer(one: AfterNoAnswer) -> None:
-    _assert_told(one)
 
 
 def test_the_guide_says_what_calls_cost_after_no_answer() -> None:

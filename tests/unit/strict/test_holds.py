@@ -47,7 +47,7 @@ from countledger.producers.strict.outcome import (
 )
 from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import Fault, Get, MemoryClient, at, held_back, meanwhile, refuses
+from tests.unit.ledger.memory import Get, MemoryClient, at, held_back, meanwhile, refuses
 
 HALL = "tickets:hall"
 TEN = timedelta(minutes=10)
@@ -411,7 +411,7 @@ def test_expired_is_not_said_while_a_request_may_be_late(shop: Shop) -> None:
     """Its confirmation got no answer, and then its time was over: only what is stored is said."""
     held = shop.hold(4)
     shop.clock.at_ms += 10 * MINUTE_MS - 1
-    shop.dynamo.transact_faults[:] = [Fault(Unclear("lost"))]
+    shop.dynamo.plans[:] = [refuses(Unclear("lost"), "transact")]
 
     assert isinstance(shop.strict.confirm(held.id), Unknown)
     shop.clock.at_ms += 2 * MINUTE_MS

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countledger.ledger.departure import leave
@@ -200,6 +200,7 @@ def test_a_refused_resend_is_raised() -> None:
         producer_on(stream).resend(outcome.entry)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.lists(st.integers(0, 9), max_size=10), max_size=12))
 def test_no_pattern_of_refusals_loses_or_mixes_up_an_event(refusals: list[list[int]]) -> None:
     """An outcome of success is in the stream; all others come back with their entries."""
