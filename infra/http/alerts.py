@@ -11,9 +11,9 @@ from pydantic import Field
 
 from countledger import Rule
 from countledger.consumers.alerts.message import AlertMessage, message_of
-from countledger.infra.http.access import ScopeVerb
+from countledger.infra.calls.access import ScopeVerb
 from countledger.infra.http.calls import Called, CountedRoute, answered
-from countledger.infra.http.shapes import (
+from countledger.infra.calls.shapes import (
     PAGE_DEFAULT,
     AmountText,
     AnswerBody,

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from countledger import CountLedger
-    from countledger.infra.http.access import Scopes
+    from countledger.infra.calls.access import Scopes
     from countledger.infra.http.problems import ProblemDetails
 
 

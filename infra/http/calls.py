@@ -38,7 +38,7 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
 
 from countledger import IdempotencyKey
-from countledger.infra.http.access import EVERY_NAMESPACE, Scopes, ScopeVerb
+from countledger.infra.calls.access import EVERY_NAMESPACE, Scopes, ScopeVerb
 from countledger.infra.http.problems import (
     HEADER,
     HOW,
@@ -47,7 +47,7 @@ from countledger.infra.http.problems import (
     problem_of,
     title_of,
 )
-from countledger.infra.http.shapes import Text, parse_time
+from countledger.infra.calls.shapes import Text, parse_time
 from countledger.ledger import keys
 from countledger.ledger.errors import BadKey, BadTime, CountledgerError, Throttled
 from countledger.ledger.ids import check_key
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 
     from countledger import CountLedger
-    from countledger.infra.http.shapes import AnswerBody
+    from countledger.infra.calls.shapes import AnswerBody
 
 
 _PATTERN: Final = (

@@ -10,10 +10,10 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from countledger import Claim
-from countledger.infra.http.access import ScopeVerb
+from countledger.infra.calls.access import ScopeVerb
 from countledger.infra.http.calls import Called, CountedRoute, answered
 from countledger.infra.http.problems import ProblemDetails, title_of
-from countledger.infra.http.shapes import AnswerBody, InputBody, Text, from_path
+from countledger.infra.calls.shapes import AnswerBody, InputBody, Text, from_path
 from countledger.ledger.errors import NotClaimed
 from countledger.ledger.limits import CLAIM_ID_MAX_BYTES, OWNER_MAX_BYTES, SCOPE_MAX_BYTES
 

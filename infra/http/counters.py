@@ -16,7 +16,7 @@ from fastapi.sse import format_sse_event
 from pydantic import Field, model_validator
 
 from countledger import Event, IdempotencyKey, Receipt
-from countledger.infra.http.access import ScopeVerb
+from countledger.infra.calls.access import ScopeVerb
 from countledger.infra.http.calls import (
     UNCHANGED,
     Called,
@@ -29,7 +29,7 @@ from countledger.infra.http.calls import (
     tag_of,
 )
 from countledger.infra.http.problems import ProblemBody, problem_of
-from countledger.infra.http.shapes import (
+from countledger.infra.calls.shapes import (
     PAGE_DEFAULT,
     AmountText,
     AnswerBody,

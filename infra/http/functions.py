@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from mangum import Mangum
 
 from countledger import CountLedger
-from countledger.infra.http.access import EVERYTHING, NotAuthenticated, Scopes
+from countledger.infra.calls.access import EVERYTHING, NotAuthenticated, Scopes
 from countledger.infra.http.api import NamedOrigins, http_app, named_origins
 from countledger.infra.http.counters import BUFFERED, EVENT_STREAM
 from countledger.infra.http.problems import MEDIA_TYPE

@@ -10,9 +10,9 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from countledger import Ranked
-from countledger.infra.http.access import ScopeVerb
+from countledger.infra.calls.access import ScopeVerb
 from countledger.infra.http.calls import Called, CountedRoute, answered
-from countledger.infra.http.shapes import (
+from countledger.infra.calls.shapes import (
     PAGE_DEFAULT,
     PLAIN_INTEGER,
     AmountText,

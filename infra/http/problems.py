@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from countledger.infra.http.access import NotAuthenticated, ScopeMissing
-from countledger.infra.http.shapes import show_time
+from countledger.infra.calls.access import NotAuthenticated, ScopeMissing
+from countledger.infra.calls.shapes import show_time
 from countledger.ledger import errors
 from countledger.ledger.amount import to_text
 

@@ -11,9 +11,9 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from countledger import Admitted, Committed
-from countledger.infra.http.access import ScopeVerb
+from countledger.infra.calls.access import ScopeVerb
 from countledger.infra.http.calls import Called, CountedRoute, RequiredKey, answer_of, answered
-from countledger.infra.http.shapes import (
+from countledger.infra.calls.shapes import (
     AmountText,
     AnswerBody,
     CounterPath,

@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from countledger.infra.http.calls import Called, CountedRoute, answered
-from countledger.infra.http.shapes import AnswerBody, CounterPath, CounterText, InputBody, ShownTime
+from countledger.infra.calls.shapes import AnswerBody, CounterPath, CounterText, InputBody, ShownTime
 from countledger.ledger.errors import NoSuchCounter
 from countledger.ledger.limits import BLOCK_MAX
 

@@ -31,7 +31,7 @@ from hypercorn.protocol.h11 import H2CProtocolRequiredError, H2ProtocolAssumedEr
 from starlette.datastructures import MutableHeaders
 
 from countledger import CountLedger
-from countledger.infra.http.access import EVERYTHING, READ_EVERYTHING
+from countledger.infra.calls.access import EVERYTHING, READ_EVERYTHING
 from countledger.infra.http.api import BODY_MAX_BYTES, NamedOrigins, http_app, named_origins
 from countledger.infra.http.problems import MEDIA_TYPE, TYPE_PREFIX
 from countledger.infra.local.front import (

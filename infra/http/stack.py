@@ -11,9 +11,9 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import ConfigDict
 
 from countledger.consumers.proof import shard_lags
-from countledger.infra.http.access import ScopeVerb
+from countledger.infra.calls.access import ScopeVerb
 from countledger.infra.http.calls import Called, CountedRoute, answered
-from countledger.infra.http.shapes import PAGE_DEFAULT, AnswerBody, Limit, ShownTime, show_time
+from countledger.infra.calls.shapes import PAGE_DEFAULT, AnswerBody, Limit, ShownTime, show_time
 from countledger.ledger.clock import to_datetime
 
 routes = APIRouter(route_class=CountedRoute, tags=["stack"])

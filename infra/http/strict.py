@@ -21,7 +21,7 @@ from countledger.infra.http.calls import (
     key_of_namespaces,
 )
 from countledger.infra.http.problems import HOW, KeyMissing
-from countledger.infra.http.shapes import (
+from countledger.infra.calls.shapes import (
     PAGE_DEFAULT,
     AmountText,
     AnswerBody,

@@ -10,7 +10,7 @@ from threading import Thread
 from typing import Final
 
 from countledger import CountLedger, Event
-from countledger.infra.http.access import READ_EVERYTHING
+from countledger.infra.calls.access import READ_EVERYTHING
 from countledger.infra.http.api import http_app
 from countledger.infra.http.server import AccessRules, Gate, listen, page_files, serve
 from countledger.infra.local.front import new_token

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from starlette.testclient import TestClient
 
-from countledger.infra.http.access import READ_EVERYTHING
+from countledger.infra.calls.access import READ_EVERYTHING
 from countledger.infra.http.api import http_app
 from countledger.infra.local.stack import LocalStack
 from tests.e2e.world import client_of

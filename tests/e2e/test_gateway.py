@@ -20,7 +20,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from countledger import CountLedger
-from countledger.infra.http.access import ScopeVerb
+from countledger.infra.calls.access import ScopeVerb
 from countledger.infra.local.engine import REGION, ROOT_SECRET
 from countledger.infra.local.following import SECRET_HEADER
 from countledger.infra.local.stack import ROOT, LocalStack

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from countledger.infra.http.access import EVERYTHING
+from countledger.infra.calls.access import EVERYTHING
 from tests.http.world import Api, memory_api
 
 

@@ -12,7 +12,7 @@ from fastapi import Request
 from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import events, from_schema
 
-from countledger.infra.http.access import EVERYTHING, NotAuthenticated, Scopes
+from countledger.infra.calls.access import EVERYTHING, NotAuthenticated, Scopes
 from tests.http.world import Api
 
 _TOKEN: Final = "Bearer right"  # noqa: S105 - of a test

@@ -10,7 +10,7 @@ from fastapi import Request
 from starlette.testclient import TestClient
 
 from countledger import CountLedger
-from countledger.infra.http.access import EVERYTHING, NotAuthenticated, Scopes
+from countledger.infra.calls.access import EVERYTHING, NotAuthenticated, Scopes
 from countledger.infra.http.api import (
     BODY_MAX_BYTES,
     SECURITY_HEADERS,

@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from countledger.infra.http.shapes import from_path, to_path
+from countledger.infra.calls.shapes import from_path, to_path
 from tests.http.world import Api, names_of
 
 _ENTRIES = "/v1/counters/likes:{}/entries"

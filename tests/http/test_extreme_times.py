@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.infra.http.shapes import to_cursor
+from countledger.infra.calls.shapes import to_cursor
 from tests.http.samples import SAMPLES, Sample
 from tests.http.world import Api, memory_api, names_of
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.types import ASGIApp, Message, Receive
 
-from countledger.infra.http.access import EVERYTHING
+from countledger.infra.calls.access import EVERYTHING
 from countledger.infra.http.api import http_app
 from countledger.infra.http.calls import Clients
 from countledger.ledger.errors import Throttled

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from countledger import CountLedger
-from countledger.infra.http.access import Scopes
+from countledger.infra.calls.access import Scopes
 from countledger.infra.http.api import http_app
 
 PATH: Final = Path(__file__).parents[2] / "docs/openapi.json"

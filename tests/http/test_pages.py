@@ -2,7 +2,7 @@
 
 import pytest
 
-from countledger.infra.http.shapes import BadCursor, from_cursor, to_cursor
+from countledger.infra.calls.shapes import BadCursor, from_cursor, to_cursor
 from tests.http.world import Api
 
 _COUNT = 23

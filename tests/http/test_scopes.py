@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from httpx2 import Response
 
-from countledger.infra.http.access import EVERYTHING, Scopes, ScopeVerb
+from countledger.infra.calls.access import EVERYTHING, Scopes, ScopeVerb
 from tests.http.samples import OPEN, SAMPLES, Sample
 from tests.http.world import Api, moto_api, names_of
 

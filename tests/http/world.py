@@ -10,7 +10,7 @@ from httpx2 import Response
 from starlette.testclient import TestClient
 
 from countledger import CountLedger
-from countledger.infra.http.access import EVERYTHING, Scopes
+from countledger.infra.calls.access import EVERYTHING, Scopes
 from countledger.infra.http.api import http_app
 from countledger.infra.http.counters import BUFFERED, LiveBounds
 from tests.engines.in_memory import memory_store
