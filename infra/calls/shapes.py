@@ -1,4 +1,4 @@
-"""The types of which requests and answers consist: exact amounts, names, times.
+"""The types of which calls and their results consist: exact amounts, names, times.
 
 An amount is a text of decimal digits, never a number of JSON: many parsers read those as floats. A
 type's JSON schema and its check are written next to each other; the check is the library's own.
@@ -9,12 +9,22 @@ from __future__ import annotations
 import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from datetime import UTC, date, datetime
+from dataclasses import fields, is_dataclass
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Literal, TypeVar
 
-from fastapi import Query
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core.core_schema import no_info_plain_validator_function
 
 from countledger.ledger import keys, values
@@ -30,9 +40,11 @@ from countledger.ledger.limits import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pydantic_core import CoreSchema
+
+    from countledger.ledger.errors import CorruptItem
 
 
 # Pages of a list: how many items, and an opaque text from which the next page begins.
@@ -56,11 +68,11 @@ def _only_digits(value: object) -> object:
 # A number in a query; pydantic alone takes 1.0, too.
 PLAIN_INTEGER: Final = BeforeValidator(_only_digits)
 Limit = Annotated[
-    int, Query(ge=1, le=PAGE_MAX, description="the largest number of items"), PLAIN_INTEGER
+    int, Field(ge=1, le=PAGE_MAX, description="the largest number of items"), PLAIN_INTEGER
 ]
 Cursor = Annotated[
     str | None,
-    Query(
+    Field(
         max_length=_CURSOR_MAX,
         description="`next` of the page before; what it contains may change between releases",
     ),
@@ -113,10 +125,48 @@ class InputBody(BaseModel):
         return value
 
 
-class AnswerBody(BaseModel):
-    """A part of an answer, made of the attributes of a result."""
+class View(BaseModel):
+    """What is shown of a result, made of its attributes: a row for people, else a document."""
 
     model_config = ConfigDict(from_attributes=True, frozen=True)
+    # Of the command that shows it.
+    exit_code: ClassVar[int] = 0
+
+    def row(self) -> Mapping[str, object]:
+        """The cells of a table, by their headings; by default all fields."""
+        return {name: getattr(self, name) for name in type(self).model_fields}
+
+    def document(self) -> dict[str, Any]:
+        """The result as JSON, the same on the command line and over HTTP."""
+        return self.model_dump(mode="json")
+
+
+_V = TypeVar("_V")
+
+
+class Unreadable(View):
+    """An item that could not be read: where it is, and why."""
+
+    pk: str | None
+    sk: str | None
+    reason: str
+
+    @classmethod
+    def of(cls, error: CorruptItem) -> Unreadable:
+        pk, sk = (None, None) if error.key is None else error.key
+        return cls(pk=pk, sk=sk, reason=str(error))
+
+
+class Items(View, Generic[_V]):
+    """A list: its items, and those that could not be read.
+
+    `more` says whether there are others; `next`, where the list has it, is where they begin.
+    """
+
+    items: list[_V]
+    more: bool = False
+    next: str | None = None
+    unreadable: list[Unreadable] = []
 
 
 def parse_text(value: object) -> str:
@@ -137,8 +187,15 @@ def show_time(value: object) -> object:
     return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _show_amount(value: object) -> object:
-    return to_text(value) if isinstance(value, int | Decimal) else value
+def _an_amount(value: object) -> Amount:
+    """As it is: an amount of the library is exact."""
+    if isinstance(value, int | Decimal):
+        return value
+    raise ValueError(f"{shown(value)} is no amount")
+
+
+def _show_amount(value: Amount) -> str:
+    return to_text(value)
 
 
 def from_path(segment: str) -> str:
@@ -162,9 +219,20 @@ def to_path(name: str) -> str:
 class Text:
     """The type of a text: a pattern, and a check of the library that gives its value."""
 
-    def __init__(self, check: Callable[[str], object], pattern: str, **schema: Any) -> None:  # noqa: ANN401 - of JSON schema
-        """Check with the pattern first; its meaning for Python and for JSON schema is the same."""
+    def __init__(
+        self,
+        check: Callable[[str], object],
+        pattern: str,
+        *,
+        path: str | None = None,
+        **schema: Any,  # noqa: ANN401 - of JSON schema
+    ) -> None:
+        """Check with the pattern first; its meaning for Python and for JSON schema is the same.
+
+        `path` is the pattern of such a text as a segment of a path.
+        """
         self.check = check
+        self.path = path
         self.matches = re.compile(pattern).search
         self.schema = {"type": "string", "pattern": pattern, **schema}
 
@@ -175,6 +243,14 @@ class Text:
             raise ValueError(f"{text[:60]!r} does not match {self.schema['pattern']}")
         return checked
 
+    def in_path(self) -> Text:
+        """The same text as a segment of a path, where some characters are written otherwise."""
+        if self.path is None:
+            raise AssertionError("no path names such a text")
+        schema = {**self.schema, "description": _IN_A_PATH}
+        del schema["type"], schema["pattern"]
+        return Text(lambda segment: self.check(from_path(segment)), self.path, **schema)
+
     def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> CoreSchema:
         return no_info_plain_validator_function(self)
 
@@ -183,9 +259,11 @@ class Text:
         return dict(self.schema)
 
 
+# Of a view: what a person sees is aligned as a number, and a program gets a text.
 AmountText = Annotated[
-    str,
-    BeforeValidator(_show_amount),
+    Amount,
+    PlainValidator(_an_amount),
+    PlainSerializer(_show_amount, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$", "examples": ["12.5"]}),
 ]
 DeltaText = Annotated[
@@ -206,34 +284,27 @@ LimitText = Annotated[
         examples=["0", "99.5"],
     ),
 ]
-CounterText = Annotated[
-    str,
-    Text(
-        keys.check_counter,
-        COUNTER_PATTERN,
-        maxLength=COUNTER_NAME_MAX_BYTES,
-        examples=["likes:post-1"],
-    ),
-]
-CounterPath = Annotated[
-    str,
-    Text(
-        lambda segment: keys.check_counter(from_path(segment)),
-        PATH_PATTERN,
-        maxLength=COUNTER_NAME_MAX_BYTES,
-        description="a name; `~1` is a slash in it, `~2` a question mark, `~3` a percent "
-        "sign, `~0` a tilde",
-        examples=["likes:post-1"],
-    ),
-]
+# How names that are segments of a path differ from the names themselves.
+_IN_A_PATH: Final = (
+    "a name; `~1` is a slash in it, `~2` a question mark, `~3` a percent sign, `~0` a tilde"
+)
+_COUNTER: Final = Text(
+    keys.check_counter,
+    COUNTER_PATTERN,
+    path=PATH_PATTERN,
+    maxLength=COUNTER_NAME_MAX_BYTES,
+    examples=["likes:post-1"],
+)
+CounterText = Annotated[str, _COUNTER]
+CounterPath = Annotated[str, _COUNTER.in_path()]
 TimeText = Annotated[
     datetime,
     BeforeValidator(parse_time),
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
 ShownTime = Annotated[
-    str,
-    BeforeValidator(show_time),
+    datetime,
+    PlainSerializer(show_time, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
 KeyText = Annotated[str, Text(check_key, rf"^{_CHARACTER_OF_KEY}+$", maxLength=KEY_MAX_BYTES)]
@@ -242,38 +313,30 @@ PrefixText = Annotated[
     Text(
         keys.check_prefix,
         rf"^(?:{_OF_NAMESPACE}{_CHARACTER}*)?$",
+        path=rf"^(?!\.{{1,2}}$){_IN_PATH}+$",
         maxLength=COUNTER_NAME_MAX_BYTES,
         examples=["likes:"],
     ),
 ]
-PrefixPath = Annotated[
-    str,
-    Text(
-        lambda segment: keys.check_prefix(from_path(segment)),
-        rf"^(?!\.{{1,2}}$){_IN_PATH}+$",
-        maxLength=COUNTER_NAME_MAX_BYTES,
-        examples=["llm:"],
-    ),
-]
-NamespacePath = Annotated[
-    str,
-    Text(
-        lambda segment: keys.check_namespace(from_path(segment)),
-        rf"^(?!\.{{1,2}}$){_OF_NAMESPACE_IN_PATH}+$",
-        maxLength=NAMESPACE_MAX_BYTES,
-        examples=["likes"],
-    ),
-]
+_NAMESPACE: Final = Text(
+    keys.check_namespace,
+    rf"^{_OF_NAMESPACE}+$",
+    path=rf"^(?!\.{{1,2}}$){_OF_NAMESPACE_IN_PATH}+$",
+    maxLength=NAMESPACE_MAX_BYTES,
+    examples=["likes"],
+)
+NamespaceText = Annotated[str, _NAMESPACE]
+NamespacePath = Annotated[str, _NAMESPACE.in_path()]
 # A counter's name, and the id of a key, with `#` between them.
-HoldPath = Annotated[
+_HOLD: Final = Text(
     str,
-    Text(
-        from_path,
-        rf"^{_OF_NAMESPACE_IN_PATH}+(?::{_IN_PATH}+)?#[0-9a-z-]{{1,64}}$",
-        maxLength=COUNTER_NAME_MAX_BYTES + 65,
-        examples=["stock:bolts#k0123456789abcdef0123456789abcdef"],
-    ),
-]
+    rf"^{_OF_NAMESPACE}+(?::{_CHARACTER}+)?#[0-9a-z-]{{1,64}}$",
+    path=rf"^{_OF_NAMESPACE_IN_PATH}+(?::{_IN_PATH}+)?#[0-9a-z-]{{1,64}}$",
+    maxLength=COUNTER_NAME_MAX_BYTES + 65,
+    examples=["stock:bolts#k0123456789abcdef0123456789abcdef"],
+)
+HoldText = Annotated[str, _HOLD]
+HoldPath = Annotated[str, _HOLD.in_path()]
 DayText = Annotated[
     date,
     Text(
@@ -289,7 +352,7 @@ NoteMap = Annotated[
 ]
 
 
-class TotalAnswer(AnswerBody):
+class TotalAnswer(View):
     """A counter's current value."""
 
     counter: str
@@ -302,8 +365,50 @@ class TotalAnswer(AnswerBody):
     bins: int
 
 
-class TotalsAnswer(AnswerBody):
+class TotalsAnswer(View):
     """Totals of several counters."""
 
     totals: list[TotalAnswer]
     next: str | None = None
+
+
+# What a result or an error is as JSON where no view describes it.
+
+
+# Integers that are no amounts.
+_WHOLE_NUMBERS: Final = frozenset({"count", "attempts", "max_tokens", "events"})
+
+
+def whole_seconds(duration: timedelta) -> int:
+    """A duration for the header `Retry-After`, at least one second."""
+    return max(1, -(-duration // timedelta(seconds=1)))
+
+
+def fields_of(value: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass
+    """The fields of a result that have a value, as JSON."""
+    shown = {one.name: getattr(value, one.name) for one in fields(value)}
+    return {name: plain(one, name) for name, one in shown.items() if one is not None}
+
+
+def plain(value: object, name: str = "") -> Any:  # noqa: ANN401, PLR0911 - JSON, a table
+    """A value of a result as JSON: amounts are texts, times as in RFC 3339."""
+    match value:
+        case Enum():
+            return value.value
+        case bool() | str() | None:
+            return value
+        case int() if name in _WHOLE_NUMBERS or name.endswith("_ms"):
+            return value
+        case int() | Decimal():
+            return to_text(value)
+        case datetime():
+            return show_time(value)
+        case timedelta():
+            return whole_seconds(value)
+        case dict():
+            return {str(key): plain(one, str(key)) for key, one in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [plain(one) for one in value]
+        case _ if is_dataclass(value):
+            return fields_of(value)
+    return str(value)

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from rich.console import Console
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
+    from countledger.infra.calls.shapes import View
     from countledger.infra.cli.app import Options
     from countledger.ledger.errors import CorruptItem
 
@@ -138,6 +140,30 @@ def show_json_array(items: Iterable[object]) -> None:
         _line(f"{before}\n  {_json(item)}", end="")
         before = ","
     _line("[]" if before == "[" else "\n]")
+
+
+def show_items(
+    options: Options, found: Iterable[View], most: int | None, unread: Sequence[CorruptItem]
+) -> None:
+    """Print views as they come, at most so many; reading them may add to `unread`.
+
+    The document may be longer than memory: `{"items": [...], "more": false, "unreadable": []}`.
+    """
+    left = iter(found)
+    shown = left if most is None else islice(left, most)
+    if not options.json:
+        show_rows(one.row() for one in shown)
+        return
+    _line('{"items": [', end="")
+    between = "\n  "
+    for one in shown:
+        _line(f"{between}{_json(one.document())}", end="")
+        between = ",\n  "
+    from countledger.infra.calls.shapes import Unreadable  # noqa: PLC0415 - most commands need none
+
+    more = most is not None and next(left, None) is not None
+    named = [Unreadable.of(one).document() for one in unread]
+    _line(f'], "more": {_json(more)}, "next": null, "unreadable": {_json(named)}}}')
 
 
 def show_json_line(document: object) -> None:

@@ -12,11 +12,9 @@ from pydantic import Field
 from countledger import Rule
 from countledger.consumers.alerts.message import AlertMessage, message_of
 from countledger.infra.calls.access import ScopeVerb
-from countledger.infra.http.calls import Called, CountedRoute, answered
 from countledger.infra.calls.shapes import (
     PAGE_DEFAULT,
     AmountText,
-    AnswerBody,
     CounterText,
     InputBody,
     Limit,
@@ -24,7 +22,9 @@ from countledger.infra.calls.shapes import (
     PerText,
     PrefixText,
     ShownTime,
+    View,
 )
+from countledger.infra.http.calls import Called, CountedRoute, answered
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.limits import ALERT_RULE_NAME_MAX_BYTES
 
@@ -54,7 +54,7 @@ class NewRule(RuleInput):
     name: RuleName
 
 
-class RuleAnswer(AnswerBody):
+class RuleAnswer(View):
     """The current revision of a rule."""
 
     name: str
@@ -72,14 +72,14 @@ class RuleAnswer(AnswerBody):
     effective_from: ShownTime
 
 
-class RulesAnswer(AnswerBody):
+class RulesAnswer(View):
     """The rules of the stack; those that cannot be read are not evaluated."""
 
     rules: list[RuleAnswer]
     unreadable: dict[str, str]
 
 
-class LoggedAnswer(AnswerBody):
+class LoggedAnswer(View):
     """An alert, when it was published, and why its target refused it."""
 
     alert: AlertMessage
@@ -87,7 +87,7 @@ class LoggedAnswer(AnswerBody):
     reason: str | None
 
 
-class AlertLogAnswer(AnswerBody):
+class AlertLogAnswer(View):
     """Alerts, the newest first."""
 
     alerts: list[LoggedAnswer]

@@ -28,12 +28,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
+from countledger.infra.calls.quotas import QUOTAS
 from countledger.infra.http import (
     alerts,
     claims,
     counters,
     groups,
-    quotas,
     sequences,
     stack,
     strict,
@@ -48,6 +48,7 @@ from countledger.infra.http.problems import (
     problem_of_request,
     problem_of_status,
 )
+from countledger.infra.http.routes import routes_of
 from countledger.ledger.errors import BadSetting, Unclear
 
 if TYPE_CHECKING:
@@ -285,7 +286,7 @@ ROUTERS: Final = (
     counters.history_routes,
     strict.routes,
     strict.hold_routes,
-    quotas.routes,
+    routes_of(QUOTAS),
     sequences.routes,
     claims.routes,
     groups.routes,

@@ -22,10 +22,8 @@ import re
 from collections import deque
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import partial
 from hashlib import blake2b
-from http import HTTPStatus
 from queue import Empty, LifoQueue
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypeAlias
@@ -38,28 +36,25 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
 
 from countledger import IdempotencyKey
-from countledger.infra.calls.access import EVERY_NAMESPACE, Scopes, ScopeVerb
+from countledger.infra.calls.call import Call
+from countledger.infra.calls.refusals import document_of, refusal_of
+from countledger.infra.calls.shapes import Text, View, parse_time
 from countledger.infra.http.problems import (
     HEADER,
     HOW,
     ProblemDetails,
-    fields_of,
     problem_of,
     title_of,
 )
-from countledger.infra.calls.shapes import Text, parse_time
-from countledger.ledger import keys
 from countledger.ledger.errors import BadKey, BadTime, CountledgerError, Throttled
 from countledger.ledger.ids import check_key
 from countledger.ledger.values import TIME_PATTERN
-from countledger.producers.quotas.quota import Denied
-from countledger.producers.strict import outcome as outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 
     from countledger import CountLedger
-    from countledger.infra.calls.shapes import AnswerBody
+    from countledger.infra.calls.shapes import View
 
 
 _PATTERN: Final = (
@@ -278,31 +273,6 @@ UNCHANGED: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One request: a client of the stack for it alone, and what the caller may do."""
-
-    ledger: CountLedger
-    scopes: Scopes
-
-    def reads(self, counter: str) -> CountLedger:
-        return self.may(ScopeVerb.READ, keys.namespace_of(counter))
-
-    def can_read(self, counter: str) -> bool:
-        return self.scopes.allows(ScopeVerb.READ, keys.namespace_of(counter))
-
-    def writes(self, counter: str) -> CountLedger:
-        return self.may(ScopeVerb.WRITE, keys.namespace_of(counter))
-
-    def administers(self, counter: str) -> CountLedger:
-        return self.may(ScopeVerb.ADMIN, keys.namespace_of(counter))
-
-    def may(self, verb: ScopeVerb, namespace: str = EVERY_NAMESPACE) -> CountLedger:
-        """The client, if the caller may do this in a namespace; by default in the whole stack."""
-        self.scopes.require(verb, namespace)
-        return self.ledger
-
-
 # Here and below `async`, since the framework runs other dependencies in a thread of their own.
 async def _call_of(request: Request) -> Call:
     call: Call = request.state.call
@@ -381,7 +351,10 @@ class CountedRoute(APIRoute):
             except CountledgerError as error:
                 return problem_of(error).response()
             try:
-                return await _metered(ledger, partial(answer, request, Call(ledger, scopes)))
+                return await _metered(
+                    ledger,
+                    partial(answer, request, Call(ledger, scopes, own_key=key_of_namespaces)),
+                )
             finally:
                 clients.give_back(ledger)
 
@@ -412,7 +385,7 @@ def _shown(units: float) -> str:
 
 
 def answered(
-    body: AnswerBody, status: int = 200, headers: Mapping[str, str] | None = None
+    body: View, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
     return JSONResponse(body.model_dump(mode="json"), status, headers=dict(headers or {}))
 
@@ -422,7 +395,7 @@ def tag_of(body: bytes) -> str:
     return blake2b(body, digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def answered_if_changed(body: AnswerBody, if_none_match: str | None) -> Response:
+def answered_if_changed(body: View, if_none_match: str | None) -> Response:
     """The answer with its tag; without its body, if the client has it."""
     response: Response = answered(body)
     tag = f'"{tag_of(bytes(response.body))}"'
@@ -435,22 +408,7 @@ def answered_if_changed(body: AnswerBody, if_none_match: str | None) -> Response
     return response
 
 
-# An outcome that is no success: its status, and when the same request may succeed.
-REFUSALS: Final[Mapping[type, tuple[HTTPStatus, timedelta | None]]] = {
-    outcomes.BoundReached: (HTTPStatus.CONFLICT, None),
-    outcomes.SetFull: (HTTPStatus.CONFLICT, None),
-    outcomes.Withdrawn: (HTTPStatus.CONFLICT, None),
-    outcomes.HoldExpired: (HTTPStatus.CONFLICT, None),
-    outcomes.HoldCancelled: (HTTPStatus.CONFLICT, None),
-    outcomes.HoldConfirmed: (HTTPStatus.CONFLICT, None),
-    outcomes.ExceedsHold: (HTTPStatus.CONFLICT, None),
-    outcomes.Contended: (HTTPStatus.SERVICE_UNAVAILABLE, timedelta(seconds=1)),
-    outcomes.Unknown: (HTTPStatus.GATEWAY_TIMEOUT, None),
-    Denied: (HTTPStatus.TOO_MANY_REQUESTS, None),
-}
-
-
-def answer_of(outcome: object, models: Mapping[type, type[AnswerBody]]) -> Response:
+def answer_of(outcome: object, models: Mapping[type, type[View]]) -> Response:
     """The answer to a call with an outcome: by its model, else a problem with its fields."""
     if (model := models.get(type(outcome))) is not None:
         return answered(model.model_validate(outcome))
@@ -460,9 +418,14 @@ def answer_of(outcome: object, models: Mapping[type, type[AnswerBody]]) -> Respo
 def problem_of_outcome(outcome: object) -> ProblemDetails:
     """The problem that a refusal is; its type is made of the name of the outcome."""
     kind = type(outcome)
-    status, retry_after = REFUSALS[kind]
-    title = title_of(kind)
-    if isinstance(outcome, Denied):
-        retry_after = outcome.retry_after
-    fields = {name: one for name, one in fields_of(outcome).items() if name != "known"}
-    return ProblemDetails(kind.__name__, title, status, title, fields, retry_after)
+    meaning = refusal_of(outcome)
+    document = document_of(outcome)
+    del document["outcome"]
+    return ProblemDetails(
+        kind.__name__,
+        title_of(kind),
+        meaning.status,
+        meaning.sentence(outcome),
+        document,
+        meaning.retry_after(outcome),
+    )

@@ -11,9 +11,9 @@ from pydantic import Field
 
 from countledger import Claim
 from countledger.infra.calls.access import ScopeVerb
+from countledger.infra.calls.shapes import InputBody, Text, View, from_path
 from countledger.infra.http.calls import Called, CountedRoute, answered
 from countledger.infra.http.problems import ProblemDetails, title_of
-from countledger.infra.calls.shapes import AnswerBody, InputBody, Text, from_path
 from countledger.ledger.errors import NotClaimed
 from countledger.ledger.limits import CLAIM_ID_MAX_BYTES, OWNER_MAX_BYTES, SCOPE_MAX_BYTES
 
@@ -51,7 +51,7 @@ class ClaimChange(ClaimInput):
     to: Parts
 
 
-class ClaimAnswer(AnswerBody):
+class ClaimAnswer(View):
     """Who has a value."""
 
     scope: str
@@ -60,7 +60,7 @@ class ClaimAnswer(AnswerBody):
     claim_id: str | None
 
 
-class DoneAnswer(AnswerBody):
+class DoneAnswer(View):
     """Whether this request did it; false: it was done before."""
 
     done: bool

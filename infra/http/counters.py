@@ -17,22 +17,9 @@ from pydantic import Field, model_validator
 
 from countledger import Event, IdempotencyKey, Receipt
 from countledger.infra.calls.access import ScopeVerb
-from countledger.infra.http.calls import (
-    UNCHANGED,
-    Called,
-    CountedRoute,
-    IfNoneMatch,
-    RequiredKey,
-    answered,
-    answered_if_changed,
-    key_of_part,
-    tag_of,
-)
-from countledger.infra.http.problems import ProblemBody, problem_of
 from countledger.infra.calls.shapes import (
     PAGE_DEFAULT,
     AmountText,
-    AnswerBody,
     CounterPath,
     CounterText,
     Cursor,
@@ -48,9 +35,22 @@ from countledger.infra.calls.shapes import (
     TimeText,
     TotalAnswer,
     TotalsAnswer,
+    View,
     from_cursor,
     to_cursor,
 )
+from countledger.infra.http.calls import (
+    UNCHANGED,
+    Called,
+    CountedRoute,
+    IfNoneMatch,
+    RequiredKey,
+    answered,
+    answered_if_changed,
+    key_of_part,
+    tag_of,
+)
+from countledger.infra.http.problems import ProblemBody, problem_of
 from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadKey, CountledgerError, Throttled
@@ -75,7 +75,7 @@ MOMENT_MAX: Final = 10_000
 history_routes = APIRouter(route_class=CountedRoute, tags=["history"])
 
 
-class EntryAnswer(AnswerBody):
+class EntryAnswer(View):
     """One entry of a counter's ledger."""
 
     counter: str
@@ -89,7 +89,7 @@ class EntryAnswer(AnswerBody):
     occurred_at: ShownTime | None
 
 
-class HeadAnswer(AnswerBody):
+class HeadAnswer(View):
     """The summary of all entries that are merged."""
 
     generation: int
@@ -100,14 +100,14 @@ class HeadAnswer(AnswerBody):
     to_at: ShownTime | None
 
 
-class EntriesAnswer(AnswerBody):
+class EntriesAnswer(View):
     """Entries, the newest first."""
 
     entries: list[EntryAnswer]
     next: str | None
 
 
-class WindowSumAnswer(AnswerBody):
+class WindowSumAnswer(View):
     """The sum of one window of business time."""
 
     name: str
@@ -119,7 +119,7 @@ class WindowSumAnswer(AnswerBody):
     final: bool
 
 
-class WindowsAnswer(AnswerBody):
+class WindowsAnswer(View):
     """The windows of a period, and the zone in which they begin; none, if there is no window."""
 
     windows: list[WindowSumAnswer]
@@ -421,7 +421,7 @@ class BatchInput(InputBody):
     events: Annotated[list[EventInput], Field(min_length=1, max_length=BATCH_MAX)]
 
 
-class ReceiptAnswer(AnswerBody):
+class ReceiptAnswer(View):
     """The acknowledgement of one entry: it counts exactly once."""
 
     counter: str
@@ -432,7 +432,7 @@ class ReceiptAnswer(AnswerBody):
     events: int | None = None
 
 
-class FailedEvent(AnswerBody):
+class FailedEvent(View):
     """An event that was not acknowledged, and why."""
 
     counter: str
@@ -440,7 +440,7 @@ class FailedEvent(AnswerBody):
     problem: ProblemBody
 
 
-class BatchAnswer(AnswerBody):
+class BatchAnswer(View):
     """The outcome of each event, in the order of the request."""
 
     outcomes: list[ReceiptAnswer | FailedEvent]
@@ -453,7 +453,7 @@ class ValueInput(InputBody):
     note: NoteMap | None = None
 
 
-class CorrectionAnswer(AnswerBody):
+class CorrectionAnswer(View):
     """How a ledger counter was brought to a value."""
 
     counter: str
@@ -462,7 +462,7 @@ class CorrectionAnswer(AnswerBody):
     became: str
 
 
-class SnapshotAnswer(AnswerBody):
+class SnapshotAnswer(View):
     """Totals of one moment; those in `as_materialized` are exact up to the lag of the stream."""
 
     totals: list[TotalAnswer]

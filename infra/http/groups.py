@@ -11,12 +11,10 @@ from pydantic import Field
 
 from countledger import Ranked
 from countledger.infra.calls.access import ScopeVerb
-from countledger.infra.http.calls import Called, CountedRoute, answered
 from countledger.infra.calls.shapes import (
     PAGE_DEFAULT,
     PLAIN_INTEGER,
     AmountText,
-    AnswerBody,
     CounterPath,
     CounterText,
     Cursor,
@@ -26,9 +24,11 @@ from countledger.infra.calls.shapes import (
     NamespacePath,
     TotalAnswer,
     TotalsAnswer,
+    View,
     from_cursor,
     to_cursor,
 )
+from countledger.infra.http.calls import Called, CountedRoute, answered
 from countledger.ledger import keys
 from countledger.ledger.limits import TOP_MAX
 
@@ -47,32 +47,32 @@ class RankingInput(InputBody):
     on: bool
 
 
-class GroupAnswer(AnswerBody):
+class GroupAnswer(View):
     """A group."""
 
     name: str
     ranked: bool
 
 
-class GroupsAnswer(AnswerBody):
+class GroupsAnswer(View):
     """The groups of the stack, by name."""
 
     groups: list[GroupAnswer]
 
 
-class MembersAnswer(AnswerBody):
+class MembersAnswer(View):
     """The counters that joined or left; one whose answer was lost may be missing."""
 
     counters: list[str]
 
 
-class CountAnswer(AnswerBody):
+class CountAnswer(View):
     """How many counters it concerned."""
 
     counters: int
 
 
-class RankedAnswer(AnswerBody):
+class RankedAnswer(View):
     """A place in a ranking."""
 
     rank: int
@@ -80,7 +80,7 @@ class RankedAnswer(AnswerBody):
     value: AmountText
 
 
-class TopAnswer(AnswerBody):
+class TopAnswer(View):
     """The highest totals, equal ones by name."""
 
     top: list[RankedAnswer]

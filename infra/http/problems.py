@@ -7,10 +7,8 @@ without a row of its own has the status of the class it is derived from.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields, is_dataclass
-from datetime import datetime, timedelta
-from decimal import Decimal
-from enum import Enum
+from dataclasses import dataclass
+from datetime import timedelta
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -18,9 +16,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from countledger.infra.calls.access import NotAuthenticated, ScopeMissing
-from countledger.infra.calls.shapes import show_time
+from countledger.infra.calls.shapes import plain, whole_seconds
 from countledger.ledger import errors
-from countledger.ledger.amount import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,8 +42,6 @@ _KEY: Final = ("header", HEADER)
 # Of the errors in one request.
 _ERRORS_MAX: Final = 20
 _SAYS_MAX: Final = 300
-# Integers that are no amounts.
-_WHOLE_NUMBERS: Final = frozenset({"count", "attempts", "max_tokens", "events"})
 
 
 class BadRequest(errors.BadInput):
@@ -156,11 +151,6 @@ def type_of(name: str) -> str:
     return TYPE_PREFIX + re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()
 
 
-def whole_seconds(duration: timedelta) -> int:
-    """A duration for the header `Retry-After`, at least one second."""
-    return max(1, -(-duration // timedelta(seconds=1)))
-
-
 def problem_of(error: errors.CountledgerError) -> ProblemDetails:
     kind = type(error)
     return ProblemDetails(
@@ -225,33 +215,3 @@ def row_of(table: Mapping[type[Exception], Any], kind: type, *default: Any) -> A
     """The row of a class, or of the nearest class that it is derived from."""
     rows = (table[one] for one in kind.__mro__ if one in table)
     return next(rows, *default)
-
-
-def fields_of(value: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass
-    """The fields of a result that have a value, as JSON."""
-    shown = {one.name: getattr(value, one.name) for one in fields(value)}
-    return {name: plain(one, name) for name, one in shown.items() if one is not None}
-
-
-def plain(value: object, name: str = "") -> Any:  # noqa: ANN401, PLR0911 - JSON, a table
-    """A value of a result as JSON: amounts are texts, times as in RFC 3339."""
-    match value:
-        case Enum():
-            return value.value
-        case bool() | str() | None:
-            return value
-        case int() if name in _WHOLE_NUMBERS or name.endswith("_ms"):
-            return value
-        case int() | Decimal():
-            return to_text(value)
-        case datetime():
-            return show_time(value)
-        case timedelta():
-            return whole_seconds(value)
-        case dict():
-            return {str(key): plain(one, str(key)) for key, one in value.items()}
-        case list() | tuple() | set() | frozenset():
-            return [plain(one) for one in value]
-        case _ if is_dataclass(value):
-            return fields_of(value)
-    return str(value)

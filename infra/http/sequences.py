@@ -8,8 +8,8 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from pydantic import Field
 
+from countledger.infra.calls.shapes import CounterPath, CounterText, InputBody, ShownTime, View
 from countledger.infra.http.calls import Called, CountedRoute, answered
-from countledger.infra.calls.shapes import AnswerBody, CounterPath, CounterText, InputBody, ShownTime
 from countledger.ledger.errors import NoSuchCounter
 from countledger.ledger.limits import BLOCK_MAX
 
@@ -32,7 +32,7 @@ class DrawInput(InputBody):
     size: Annotated[int, Field(ge=1, le=BLOCK_MAX)] = 1
 
 
-class SequenceAnswer(AnswerBody):
+class SequenceAnswer(View):
     """The state of a sequence."""
 
     sequence: str
@@ -41,7 +41,7 @@ class SequenceAnswer(AnswerBody):
     updated_at: ShownTime | None
 
 
-class DrawnAnswer(AnswerBody):
+class DrawnAnswer(View):
     """The numbers from `first` to `last`, which no other call gets."""
 
     sequence: str

@@ -12,21 +12,21 @@ from pydantic import ConfigDict
 
 from countledger.consumers.proof import shard_lags
 from countledger.infra.calls.access import ScopeVerb
+from countledger.infra.calls.shapes import PAGE_DEFAULT, Limit, ShownTime, View, show_time
 from countledger.infra.http.calls import Called, CountedRoute, answered
-from countledger.infra.calls.shapes import PAGE_DEFAULT, AnswerBody, Limit, ShownTime, show_time
 from countledger.ledger.clock import to_datetime
 
 routes = APIRouter(route_class=CountedRoute, tags=["stack"])
 
 
-class ShardAnswer(AnswerBody):
+class ShardAnswer(View):
     """How far a stream shard has been handled."""
 
     shard: str
     handled_through: ShownTime
 
 
-class FreshnessAnswer(AnswerBody):
+class FreshnessAnswer(View):
     """Up to which moment totals are complete."""
 
     handled_through: ShownTime | None
@@ -35,7 +35,7 @@ class FreshnessAnswer(AnswerBody):
     shards: list[ShardAnswer]
 
 
-class NamespaceAnswer(AnswerBody):
+class NamespaceAnswer(View):
     """A namespace and its settings."""
 
     name: str
@@ -45,13 +45,13 @@ class NamespaceAnswer(AnswerBody):
     description: str | None
 
 
-class NamespacesAnswer(AnswerBody):
+class NamespacesAnswer(View):
     """The namespaces that the caller may read, by name."""
 
     namespaces: list[NamespaceAnswer]
 
 
-class QuarantinedAnswer(AnswerBody):
+class QuarantinedAnswer(View):
     """A record that could not be applied; its content is shown by the command line alone."""
 
     id: str
@@ -63,13 +63,13 @@ class QuarantinedAnswer(AnswerBody):
     at: ShownTime
 
 
-class QuarantineAnswer(AnswerBody):
+class QuarantineAnswer(View):
     """The records that wait for a person, the newest first."""
 
     records: list[QuarantinedAnswer]
 
 
-class FindingAnswer(AnswerBody):
+class FindingAnswer(View):
     """Where action is required."""
 
     subject: str
@@ -77,7 +77,7 @@ class FindingAnswer(AnswerBody):
     do: str
 
 
-class StatusAnswer(AnswerBody):
+class StatusAnswer(View):
     """The state of the stack; the other fields are those of `countledger status --json`."""
 
     model_config = ConfigDict(extra="allow")
@@ -130,7 +130,7 @@ def status(call: Called) -> Response:
     return JSONResponse(jsonable_encoder(shown, custom_encoder={datetime: show_time}))
 
 
-class ShardLagAnswer(AnswerBody):
+class ShardLagAnswer(View):
     """How far a stream shard has been handled; `waiting_since`: its oldest record that is not."""
 
     shard: str
@@ -138,14 +138,14 @@ class ShardLagAnswer(AnswerBody):
     waiting_since: ShownTime | None
 
 
-class ShardLagsAnswer(AnswerBody):
+class ShardLagsAnswer(View):
     """The shards that may have something to handle, at a moment."""
 
     at: ShownTime
     shards: list[ShardLagAnswer]
 
 
-class LedgerRegionAnswer(AnswerBody):
+class LedgerRegionAnswer(View):
     """A region; `state`: `ready`, `rebuilding`, `no stack`, or why it could not be read."""
 
     name: str
@@ -156,7 +156,7 @@ class LedgerRegionAnswer(AnswerBody):
     waiting_since: ShownTime | None
 
 
-class LedgerRegionsAnswer(AnswerBody):
+class LedgerRegionsAnswer(View):
     """The regions of the ledger at a moment, that of the stack first."""
 
     at: ShownTime

@@ -11,6 +11,20 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from countledger import outcomes
+from countledger.infra.calls.shapes import (
+    PAGE_DEFAULT,
+    AmountText,
+    CounterPath,
+    CounterText,
+    DeltaText,
+    HoldPath,
+    InputBody,
+    Limit,
+    LimitText,
+    NoteMap,
+    ShownTime,
+    View,
+)
 from countledger.infra.http.calls import (
     Called,
     CountedRoute,
@@ -21,20 +35,6 @@ from countledger.infra.http.calls import (
     key_of_namespaces,
 )
 from countledger.infra.http.problems import HOW, KeyMissing
-from countledger.infra.calls.shapes import (
-    PAGE_DEFAULT,
-    AmountText,
-    AnswerBody,
-    CounterPath,
-    CounterText,
-    DeltaText,
-    HoldPath,
-    InputBody,
-    Limit,
-    LimitText,
-    NoteMap,
-    ShownTime,
-)
 from countledger.ledger import keys
 from countledger.ledger.errors import BadInput
 from countledger.ledger.limits import (
@@ -70,7 +70,7 @@ class Confirmation(InputBody):
     readmit: bool = False
 
 
-class HoldAnswer(AnswerBody):
+class HoldAnswer(View):
     """A hold as it is stored."""
 
     id: str
@@ -84,14 +84,14 @@ class HoldAnswer(AnswerBody):
     ended_at: ShownTime | None
 
 
-class HoldsAnswer(AnswerBody):
+class HoldsAnswer(View):
     """The open holds of a counter, by their time."""
 
     holds: list[HoldAnswer]
     more: bool
 
 
-class HeldAnswer(AnswerBody):
+class HeldAnswer(View):
     """The amount is reserved, by this request."""
 
     outcome: Literal["held"] = "held"
@@ -101,7 +101,7 @@ class HeldAnswer(AnswerBody):
     expires_at: ShownTime
 
 
-class DuplicateHold(AnswerBody):
+class DuplicateHold(View):
     """The same was done before; the hold is as it is stored."""
 
     outcome: Literal["duplicate"] = "duplicate"
@@ -110,7 +110,7 @@ class DuplicateHold(AnswerBody):
     hold: HoldAnswer | None
 
 
-class ConfirmedAnswer(AnswerBody):
+class ConfirmedAnswer(View):
     """The hold, or a part of it, is taken, by this request."""
 
     outcome: Literal["confirmed"] = "confirmed"
@@ -120,7 +120,7 @@ class ConfirmedAnswer(AnswerBody):
     released: AmountText
 
 
-class CancelledAnswer(AnswerBody):
+class CancelledAnswer(View):
     """The hold is cancelled, by this request."""
 
     outcome: Literal["cancelled"] = "cancelled"
@@ -129,7 +129,7 @@ class CancelledAnswer(AnswerBody):
     amount: AmountText
 
 
-HELD: Final[dict[type, type[AnswerBody]]] = {
+HELD: Final[dict[type, type[View]]] = {
     outcomes.Held: HeldAnswer,
     outcomes.Duplicate: DuplicateHold,
     outcomes.Confirmed: ConfirmedAnswer,
@@ -205,7 +205,7 @@ class NewStrict(InputBody):
     regions: bool = False
 
 
-class StrictAnswer(AnswerBody):
+class StrictAnswer(View):
     """A strict counter as of one moment."""
 
     counter: str
@@ -265,7 +265,7 @@ class BoundsInput(InputBody):
     force: bool = False
 
 
-class AppliedAnswer(AnswerBody):
+class AppliedAnswer(View):
     """The change is applied, by this request."""
 
     outcome: Literal["applied"] = "applied"
@@ -273,7 +273,7 @@ class AppliedAnswer(AnswerBody):
     value: AmountText | None
 
 
-class DuplicateAnswer(AnswerBody):
+class DuplicateAnswer(View):
     """The change was applied under this key before; it counts once."""
 
     outcome: Literal["duplicate"] = "duplicate"
@@ -281,7 +281,7 @@ class DuplicateAnswer(AnswerBody):
     value: AmountText | None
 
 
-class WithdrawnAnswer(AnswerBody):
+class WithdrawnAnswer(View):
     """The change under this key is not applied, and never will be."""
 
     outcome: Literal["withdrawn"] = "withdrawn"
@@ -289,11 +289,11 @@ class WithdrawnAnswer(AnswerBody):
     id: str
 
 
-CHANGED: Final[dict[type, type[AnswerBody]]] = {
+CHANGED: Final[dict[type, type[View]]] = {
     outcomes.Applied: AppliedAnswer,
     outcomes.Duplicate: DuplicateAnswer,
 }
-_WITHDRAWN: Final[dict[type, type[AnswerBody]]] = {**CHANGED, outcomes.Withdrawn: WithdrawnAnswer}
+_WITHDRAWN: Final[dict[type, type[View]]] = {**CHANGED, outcomes.Withdrawn: WithdrawnAnswer}
 
 
 @routes.post("/v1/strict", status_code=201, response_model=StrictAnswer)

@@ -26,6 +26,7 @@ class Step:
         err: what stderr holds.
         stdin: what it reads.
         waits: whether to repeat it until it comes so.
+        keeps: a field of the document, which `{field}` in later lines is.
     """
 
     line: str
@@ -35,6 +36,7 @@ class Step:
     err: str = ""
     stdin: str = ""
     waits: bool = False
+    keeps: str | None = None
 
 
 Story: TypeAlias = "Iterable[Step]"
@@ -57,9 +59,14 @@ def play(command: Command, story: Story) -> str:
     name = f"n{uuid.uuid4().hex[:10]}"
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
+    kept: dict[str, str] = {}
+
     def named(value: Any) -> Any:  # noqa: ANN401 - any document
         if isinstance(value, str):
-            return value.replace("NS", name).replace("NOW", now)
+            value = value.replace("NS", name).replace("NOW", now)
+            for field, text in kept.items():
+                value = value.replace(f"{{{field}}}", text)
+            return value
         if isinstance(value, Mapping):
             return {named(key): named(part) for key, part in value.items()}
         return [named(part) for part in value] if isinstance(value, list) else value
@@ -75,6 +82,8 @@ def play(command: Command, story: Story) -> str:
                 break
             assert time.monotonic() < deadline, f"{one.line}: {wrong}\n{done}"
             time.sleep(0.05)
+        if one.keeps is not None:
+            kept[one.keeps] = done.json[one.keeps]
     return name
 
 

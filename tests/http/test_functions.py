@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from mangum import Mangum
 
-from countledger.infra.http import functions
 from countledger.infra.calls.access import EVERYTHING, NotAuthenticated, Scopes
+from countledger.infra.http import functions
 from countledger.infra.http.api import CORS_VARIABLE
 from countledger.infra.http.functions import adapter_of, authorize, scopes_of
 from tests.http.events import IAM, JWT, event_of

@@ -6,9 +6,11 @@ from decimal import Decimal
 
 import pytest
 
+from countledger.infra.calls.refusals import REFUSALS
+from countledger.infra.calls.shapes import plain
 from countledger.infra.http.api import PROBLEMS
-from countledger.infra.http.calls import REFUSALS, problem_of_outcome
-from countledger.infra.http.problems import TYPE_PREFIX, plain, problem_of, type_of
+from countledger.infra.http.calls import problem_of_outcome
+from countledger.infra.http.problems import TYPE_PREFIX, problem_of, type_of
 from countledger.ledger import errors
 from countledger.ledger.entry import Entry
 from countledger.producers.quotas.quota import Denied

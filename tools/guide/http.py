@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from countledger.infra.http.calls import READ_UNITS, REFUSALS, WRITE_UNITS
+from countledger.infra.calls.refusals import REFUSALS
+from countledger.infra.http.calls import READ_UNITS, WRITE_UNITS
 from countledger.infra.http.problems import TYPE_PREFIX, status_of, title_of, type_of
 from countledger.ledger import errors
 from tests.http.samples import OPEN, SAMPLES, Sample
@@ -26,7 +27,7 @@ def http_tables() -> dict[str, str]:
         and one.__name__ not in _INNER
     ]
     rows = [(status_of(one), one) for one in kinds]
-    rows += [(status, one) for one, (status, _) in REFUSALS.items()]
+    rows += [(refusal.status, one) for one, refusal in REFUSALS.items()]
     rows.sort(key=lambda row: (row[0], row[1].__name__))
     return {
         "problems": table_of(

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from countledger.infra.deploy.template_limits import Surroundings, refuse_broken_rules
 from countledger.infra.calls.access import Scopes, ScopeVerb
+from countledger.infra.deploy.template_limits import Surroundings, refuse_broken_rules
 from countledger.infra.http.api import http_app
 from countledger.infra.http.calls import READ_UNITS, WRITE_UNITS
 from countledger.infra.template import load_template, resource
