@@ -28,7 +28,8 @@ test: $(READY) ## The tests, in some minutes (ARGS="-k watermark" for a part)
 
 test-all: test ## The tests, and then what they leave out: more engines, every command, every region
 	$(PYTEST) -m "thorough and not long" $(ARGS)
-	COUNTLEDGER_TRANSPORT=fast $(PYTEST) -m "not thorough and not long" tests/faults tests/engines tests/e2e $(ARGS)
+	COUNTLEDGER_TRANSPORT=fast $(PYTEST) -m "not long" -k ministack tests/faults tests/engines $(ARGS)
+	COUNTLEDGER_TRANSPORT=fast $(PYTEST) -m "not thorough and not long" tests/e2e $(ARGS)
 
 test-long: $(READY) ## The whole suite, and what takes minutes
 	$(PYTEST) $(ARGS)

@@ -12,7 +12,7 @@ from countledger.consumers.leftovers import Leftovers
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
-from countledger.ledger.operations import Put
+from countledger.ledger.operations import Put, Scan
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock
 from tests.engines.compacting import compactor
@@ -73,8 +73,8 @@ class Deleting:
         """All that any table holds of a counter, but tombstones: the time to live deletes them."""
         found = []
         for table in (self.store.ledger, self.store.counters):
-            for page in self.store.client().get_paginator("scan").paginate(TableName=table):
-                items = [item for item in page["Items"] if "removed" not in item]
+            for page in self.store.dynamo().pages(Scan(table)):
+                items = [item for item in page if "removed" not in item]
                 found += [item for item in items if _tells_of(item, counter)]
         return found
 
@@ -96,7 +96,6 @@ def before_deletion(deleter: LedgerDeleter, act: Callable[[], object]) -> Iterat
         events.unregister(event, note)
 
 
-def _tells_of(item: dict[str, Any], counter: str) -> bool:
-    partition = item["counter"]["S"]
-    sort_key = (item.get("part") or item["entry"])["S"]
-    return partition == counter or counter in sort_key
+def _tells_of(item: Item, counter: str) -> bool:
+    sort_key = str(item.get("part") or item["entry"])
+    return item["counter"] == counter or counter in sort_key

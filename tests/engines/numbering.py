@@ -7,8 +7,11 @@ from dataclasses import replace
 from typing import Any, Literal, TypeVar
 from uuid import uuid4
 
+from countledger.infra.memory.stack import MemoryConnection
+from countledger.ledger.attributes import Item
 from countledger.ledger.clock import Clock
 from countledger.ledger.connection import Retries
+from countledger.ledger.operations import Scan
 from countledger.producers.claims.claims import Claims
 from countledger.producers.sequences.sequences import Sequences
 from tests.engines.clock import HandClock
@@ -43,8 +46,12 @@ def claims_of(store: Store, *, retries: Retries = "none", clock: Clock | None = 
 def own_table(store: Store, sort: Literal["N", "S"] | None = None) -> Iterator[str]:
     """A table of an app's own: key `id`, or `post` and `place`; an index by `email`."""
     name = f"own-{uuid4().hex[:12]}"
-    client: Any = store.client()
     key = {"id": "S"} if sort is None else {"post": "S", "place": sort}
+    if isinstance(store.connection, MemoryConnection):
+        store.connection.memory.add(name, *key)
+        yield name
+        return
+    client: Any = store.client()
     roles = zip(key, ("HASH", "RANGE"), strict=False)
     client.create_table(
         TableName=name,
@@ -69,10 +76,9 @@ def own_table(store: Store, sort: Literal["N", "S"] | None = None) -> Iterator[s
         client.delete_table(TableName=name)
 
 
-def all_items(store: Store, table: str) -> list[dict[str, Any]]:
-    """Everything in a small table, in the service's form."""
-    answer = store.client().scan(TableName=table, ConsistentRead=True)
-    return list(answer["Items"])
+def all_items(store: Store, table: str) -> list[Item]:
+    """Everything in a small table."""
+    return [item for page in store.dynamo().pages(Scan(table)) for item in page]
 
 
 def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:

@@ -13,7 +13,7 @@ from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import SPREADABLE, Method
 from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, Withdrawn
 from tests.engines.store import Store
-from tests.faults.strict.sellers import seller_of
+from tests.faults.sellers import seller_of
 
 TAKING_PART = [method for method in Method if method is not Method.SET]
 

@@ -1,6 +1,6 @@
 """P8: what a caller gets wrong is refused with an error of its own, and nothing is written.
 
-On one engine: the others judge no input.
+In memory: no engine judges the input.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,8 +14,9 @@ import pytest
 from countledger import Claim, CountLedger, IdempotencyKey
 from countledger.ledger import errors
 from countledger.ledger.namespace import Kind
-from tests.engines.running import ministack
-from tests.engines.store import Store, fresh_store
+from tests.engines.in_memory import memory_store
+from tests.engines.numbering import all_items
+from tests.engines.store import Store
 
 Call: TypeAlias = Callable[[CountLedger], object]
 # A call, its error, and what the error says at least.
@@ -175,7 +176,7 @@ _ABROAD: Final[list[Case]] = [
 @pytest.fixture(scope="module")
 def tables() -> Iterator[Store]:
     """Tables with a strict counter of some methods, a ledger, and a group that is ranked."""
-    with ministack() as engine, fresh_store(engine) as store:
+    with memory_store() as store:
         app = store.app()
         for name, method in (("is", "atomic"), ("marked", "marker"), ("set", "set")):
             app.strict.create(f"stock:{name}", method=method)
@@ -202,9 +203,8 @@ def _refused(tables: Store, app: CountLedger, case: Case) -> None:
 
 def _everything(tables: Store) -> list[Any]:
     """All items; a membership that was taken back leaves a tombstone, and no membership."""
-    client = tables.client()
-    pages = [client.scan(TableName=one)["Items"] for one in (tables.ledger, tables.counters)]
-    return [[item for item in items if "removed" not in item] for items in pages]
+    items = (one for table in (tables.ledger, tables.counters) for one in all_items(tables, table))
+    return [item for item in items if "removed" not in item]
 
 
 @pytest.mark.parametrize("case", [*_STRICT, *_TOGETHER, *_GROUPS], ids=_id)

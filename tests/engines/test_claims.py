@@ -52,7 +52,7 @@ def _ann(users: str, **more: object) -> NewItem:
 
 
 def _stored(tables: Store, users: str) -> list[Any]:
-    return sorted((i["id"]["S"], i["email"]["S"]) for i in all_items(tables, users))
+    return sorted((i["id"], i["email"]) for i in all_items(tables, users))
 
 
 def test_a_value_has_one_owner(claims: Claims, scope: str) -> None:

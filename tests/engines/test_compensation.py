@@ -12,7 +12,7 @@ from countledger.producers.event import Event
 from countledger.producers.recorder import Became, Compensator
 from tests.engines.store import Store
 from tests.faults.injection import before_call
-from tests.faults.strict.sellers import metered
+from tests.faults.sellers import metered
 
 
 def _compensator(store: Store) -> Compensator:

@@ -15,12 +15,12 @@ from countledger.ledger import keys
 from countledger.ledger.exact import newest_first
 from countledger.producers.event import Event
 from countledger.producers.strict.definition import Method
+from tests.engines import in_memory
 from tests.engines.differences import Difference
-from tests.engines.running import ministack
-from tests.engines.store import Store, fresh_store
+from tests.engines.store import Store
 from tests.faults.operations import OPERATIONS
 from tests.faults.play import Operation, World, fresh, told_by
-from tests.faults.strict.sellers import metered
+from tests.faults.sellers import metered
 from tests.unit.consumers.records import record
 from tests.unit.ledger.clocks import ManualClock
 
@@ -58,9 +58,9 @@ OPERATION_COSTS: Final[dict[str, tuple[Units, Units | None]]] = {
     "delete a strict counter": ((8, 1), (0, 1)),
     "withdraw from marker": ((4, 0), (4, 1)),
     "withdraw from set": ((1, 0), (1, 0)),
-    "transfer": ((6, 0), (6, 0)),
-    "set a strict counter": ((4, 1), (4, 1)),
-    "set one with bins": ((8, 6), (8, 6)),
+    "transfer": ((6, 0), (6, 2)),
+    "set a strict counter": ((4, 1), (4, 2)),
+    "set one with bins": ((8, 6), (8, 7)),
     "withdraw several changes": ((1, 0), (1, 0)),
     "take a claim": ((1, 0), (1, 0)),
     "take with an item": ((4, 0), (4, 1)),
@@ -109,12 +109,22 @@ OPERATION_COSTS: Final[dict[str, tuple[Units, Units | None]]] = {
     "create an alert rule": ((4, 2), (0, 2)),
     "change an alert rule": ((4, 1), (0, 1)),
     "delete an alert rule": ((4, 1), (0, 1)),
-    "retire by transaction": ((11, 6), (0, 3)),
-    "retire by deletion": ((7, 6), (0, 3)),
-    "archive": ((9, 8), (0, 3)),
+    "retire by transaction": ((11, 10), (0, 3)),
+    "retire by deletion": ((7, 10), (0, 3)),
+    "archive": ((9, 12), (0, 3)),
     "mark for deletion": ((1, 2), (0, 2)),
-    "empty a counter": ((13, 12), (0, 1)),
+    "empty a counter": ((13, 15), (0, 1)),
     "forget a counter": ((2, 7), (0, 4)),
+}
+# What of these reads is by BatchGetItem: in the call, and in the same call again.
+BATCH_READS: Final[dict[str, Units]] = {
+    "transfer": (0, 2),
+    "set a strict counter": (0, 1),
+    "set one with bins": (0, 1),
+    "retire by transaction": (4, 0),
+    "retire by deletion": (4, 0),
+    "archive": (4, 0),
+    "empty a counter": (3, 0),
 }
 # Of a change of a strict counter: the guide's table.
 STRICT_COSTS: Final = {
@@ -124,26 +134,28 @@ STRICT_COSTS: Final = {
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    """The engine that has all services of a stack."""
-    with ministack() as engine, fresh_store(engine) as store:
-        made = World(store)
-        with made.stack:
-            yield made
+def world(store: Store) -> Iterator[World]:
+    """One connection for all operations."""
+    made = World.begun(store)
+    with made.stack:
+        yield made
 
 
+@pytest.mark.parametrize("store", [in_memory.NAME, "ministack"], indirect=True)
 @pytest.mark.parametrize(
     "operation", [one for one in OPERATIONS if str(one) in OPERATION_COSTS], ids=str
 )
 def test_p9_an_operation_costs_what_it_says(world: World, operation: Operation) -> None:
     meter = world.store.connection.meter
+    blind = world.store.engine.has(Difference.NO_UNITS_FOR_BATCH_GET)
+    unseen = BATCH_READS.get(str(operation), (0, 0)) if blind else (0, 0)
     spent: list[Units | None] = []
     told_by(operation.begin(world, fresh(), "none").act)  # what is made once is paid for
     play = operation.begin(world, fresh(), "none")
     call: Callable[[], object] | None = play.act
 
-    for _ in range(2):
-        before, told = (meter.write_units, meter.read_units), None
+    for number in range(2):
+        before, told = (meter.write_units, meter.read_units - unseen[number]), None
         if call is not None:
             told = told_by(call)
             spent.append((meter.write_units - before[0], meter.read_units - before[1]))

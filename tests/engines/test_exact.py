@@ -101,14 +101,16 @@ def test_the_sum_does_not_depend_on_the_spread(store: Store, namespace: str, spr
 @judged(only_the_first_page_read)
 def test_p4_a_sum_over_many_pages_is_exact(rule: Rule, store: Store, counter: str) -> None:
     with rule.watched():
-        _fill(store, counter, 520, big=True)
+        in_memory = store.engine.name == "memory"  # its pages end after a thousand items
+        count = 1_001 if in_memory else 520
+        _fill(store, counter, count, big=not in_memory)
         reader = store.exact()
         with calls(reader.connection.retrying.client) as made:
             exact = reader.read(counter)
-        _expect(exact, 520)
+        _expect(exact, count)
         assert made.count("Query") > 1
         assert made[0] == made[-1] == "GetItem"
-        assert exact.entries_read == 520
+        assert exact.entries_read == count
 
 
 def _merge_and_die(store: Store, counter: str) -> None:

@@ -19,7 +19,7 @@ from countledger.ledger.limits import BATCH_WRITE_ITEMS
 from countledger.ledger.namespace import Namespaces
 from tests.engines.differences import Difference
 from tests.engines.store import Store
-from tests.faults.strict.sellers import metered, seller_of
+from tests.faults.sellers import metered, seller_of
 
 
 def _groups(store: Store) -> Groups:

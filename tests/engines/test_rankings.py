@@ -18,7 +18,7 @@ from countledger.ledger.operations import Put
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock
 from tests.engines.store import KeptRecords, Store
-from tests.faults.strict.sellers import metered, seller_of
+from tests.faults.sellers import metered, seller_of
 
 
 def _rankings(store: Store) -> Rankings:

@@ -6,6 +6,7 @@ from time import perf_counter
 
 import pytest
 
+from countledger.ledger.attributes import Item
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.errors import (
     SequenceExhausted,
@@ -135,7 +136,7 @@ def test_an_item_gets_the_next_number_of_its_collection(
     assert put[1].item.items() >= {"post": "p-1", "text": "b", "stars": 5}.items()
     assert sequences.append(other, {"text": "d"}).number == 1
     stored = all_items(store, collection.table)
-    assert sorted(item["text"]["S"] for item in stored) == ["a", "b", "c", "d"]
+    assert sorted(item["text"] for item in stored) == ["a", "b", "c", "d"]
     assert all(item["place"] for item in stored)
 
 
@@ -259,12 +260,11 @@ def test_thirty_two_threads_leave_no_gap_in_a_collection(
 
     assert sorted(told) == list(range(1, 2 * THREADS + 1))
     items = all_items(store, collection.table)
-    assert {_place(item, collection): item["text"]["S"] for item in items} == told
+    assert {_place(item, collection): item["text"] for item in items} == told
 
 
-def _place(item: dict[str, dict[str, str]], collection: Collection) -> int:
-    written = item["place"].get("N") or item["place"]["S"].removeprefix(collection.prefix or "")
-    return int(written)
+def _place(item: Item, collection: Collection) -> int:
+    return int(str(item["place"]).removeprefix(collection.prefix or ""))
 
 
 def _patiently(call: Callable[[], int]) -> int:

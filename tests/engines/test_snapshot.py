@@ -11,7 +11,7 @@ from countledger.ledger.errors import BadCounterName, RequestRejected, TooManyCo
 from countledger.producers.strict.counters import StrictCounters
 from tests.engines.differences import Difference
 from tests.engines.store import Store
-from tests.faults.strict.sellers import metered, seller_of
+from tests.faults.sellers import metered, seller_of
 
 
 def _reader(tables: Store) -> SnapshotReader:

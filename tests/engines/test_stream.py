@@ -2,7 +2,7 @@
 
 from countledger.ledger import keys
 from countledger.ledger.entry import Entry
-from countledger.ledger.operations import Put
+from countledger.ledger.operations import Delete, Put
 from countledger.producers.event import Event
 from countledger.producers.sender import ledgers_of
 from tests.engines.differences import Difference
@@ -69,8 +69,7 @@ def test_only_entries_pass_the_filter(store: Store, counter: str) -> None:
     head = {**keys.head_key(counter), "generation": 1}
     store.dynamo().put(Put(store.ledger, head))
     (item,) = store.entry_items(counter)
-    key = {"counter": {"S": counter}, "entry": {"S": item["entry"]}}
-    store.client().delete_item(TableName=store.ledger, Key=key)
+    store.dynamo().delete(Delete(store.ledger, {"counter": counter, "entry": item["entry"]}))
 
     records = _before_a_mark(store, counter)
 

@@ -31,7 +31,7 @@ from countledger.producers.strict.outcome import (
 from tests.engines.clock import HandClock
 from tests.engines.differences import Difference
 from tests.engines.store import Store
-from tests.faults.strict.sellers import metered, seller_of
+from tests.faults.sellers import metered, seller_of
 
 REMEMBERING = [method for method in Method if method is not Method.ATOMIC]
 TOKENLESS = (Method.REQUEST_TOKEN,)

@@ -16,7 +16,7 @@ from countledger.producers.strict.outcome import (
     Withdrawn,
 )
 from tests.engines.store import Store
-from tests.faults.strict.sellers import seller_of
+from tests.faults.sellers import seller_of
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
-"""Faults between the product and a service: what becomes of single HTTP attempts.
+"""Faults between the product and a service: what becomes of single attempts of a request.
 
 A `Fault` says whether an attempt reaches the service, and what its sender hears. Faults are put in
-by `faults(client, ...)` and nowhere else; `_met` alone knows how the attempts of clients are met.
+by `faults(client, ...)` and nowhere else; `_met` alone knows how the attempts of clients are met:
+by the events of boto3, which the clients of the stores in memory have as well.
 (Not for moto in this process: its own handler answers whatever ours does.)
 """
 
@@ -23,7 +24,10 @@ from botocore.exceptions import (
 )
 from botocore.httpsession import URLLib3Session
 
+from tests.engines.in_memory import MemoryRequest
 from tests.transport.proof import refused_connection
+
+Request = AWSPreparedRequest | MemoryRequest
 
 
 class Kind(Enum):
@@ -92,14 +96,17 @@ _ANSWERS: Final = {
 }
 
 
-def _conflict_of(request: AWSPreparedRequest) -> bytes:
+def _conflict_of(request: Request) -> bytes:
     """A single write conflicts as a whole, a transaction by the first of its items."""
-    sent = request.body if isinstance(request.body, bytes | str) else b"{}"
-    actions = json.loads(sent).get("TransactItems")
-    if actions is None:
+    if isinstance(request, MemoryRequest):
+        items = request.items
+    else:
+        sent = request.body if isinstance(request.body, bytes | str) else b"{}"
+        items = len(json.loads(sent).get("TransactItems", []))
+    if not items:
         return _error("TransactionConflictException")
     reasons = [{"Code": "TransactionConflict", "Message": "injected"}]
-    reasons += [{"Code": "None"}] * (len(actions) - 1)
+    reasons += [{"Code": "None"}] * (items - 1)
     cancelled = {"Message": "injected", "CancellationReasons": reasons}
     return json.dumps(
         {"__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException", **cancelled}
@@ -113,7 +120,7 @@ _ERRORS: Final[dict[Kind, type[BotoCoreError]]] = {
 }
 
 
-def _always(_: AWSPreparedRequest) -> bool:
+def _always(_: Request) -> bool:
     return True
 
 
@@ -131,7 +138,7 @@ class Attempts:
 
     made: list[Fault | None] = field(default_factory=list)
     _plan: Iterator[Fault | None] = field(default_factory=lambda: iter(()))
-    _only: Callable[[AWSPreparedRequest], bool] = _always
+    _only: Callable[[Request], bool] = _always
     _then: Callable[[], None] = _nothing
     _lock: Lock = field(default_factory=Lock)
 
@@ -139,7 +146,7 @@ class Attempts:
         """How many attempts were made."""
         return len(self.made)
 
-    def __call__(self, request: AWSPreparedRequest, **_: object) -> AWSResponse | None:
+    def __call__(self, request: Request, **_: object) -> AWSResponse | None:
         """Decide one attempt (botocore calls it before it sends)."""
         if not self._only(request):
             return None
@@ -185,7 +192,7 @@ def faults(
     *clients: Any,  # noqa: ANN401 - clients of any service
     at: str | None = None,
     plan: Iterable[Fault | None] = (),
-    only: Callable[[AWSPreparedRequest], bool] = _always,
+    only: Callable[[Request], bool] = _always,
     then: Callable[[], None] = _nothing,
 ) -> Iterator[Attempts]:
     """Let faults happen to the next HTTP attempts of some clients.
@@ -214,10 +221,10 @@ class Late:
     """
 
     landings: list[int] = field(default_factory=list)
-    _request: AWSPreparedRequest | None = None
+    _request: Request | None = None
     _held: int = 0
 
-    def __call__(self, request: AWSPreparedRequest, **_: object) -> None:
+    def __call__(self, request: Request, **_: object) -> None:
         """Hold the first request back, and no other."""
         self._held += 1
         if self._held == 1:
@@ -311,8 +318,10 @@ class _Body:
         yield self._content
 
 
-def _carry_out(request: AWSPreparedRequest) -> int:
+def _carry_out(request: Request) -> int:
     """Send the request for real; nobody hears the answer, whose status is returned."""
+    if isinstance(request, MemoryRequest):
+        return request.land()
     session = URLLib3Session(proxies={})
     try:
         return session.send(request).status_code
@@ -320,6 +329,6 @@ def _carry_out(request: AWSPreparedRequest) -> int:
         session.close()
 
 
-def _answer(request: AWSPreparedRequest, status: int, body: bytes) -> AWSResponse:
+def _answer(request: Request, status: int, body: bytes) -> AWSResponse:
     headers = HTTPHeaders.from_dict({"Content-Type": "application/x-amz-json-1.0"})
     return AWSResponse(request.url, status, headers, _Body(body))

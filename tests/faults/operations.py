@@ -19,7 +19,7 @@ from tests.faults.matrix import (
     Words,
 )
 from tests.faults.play import Operation
-from tests.faults.strict.sellers import write_of
+from tests.faults.sellers import write_of
 
 _BATCH: Final = "BatchWriteItem"
 _TRANSACT: Final = "TransactWriteItems"
@@ -48,14 +48,12 @@ _ENTRIES: Final = (
         "record with a key and its time", _PUT, producing.recording("key", timed=True), ENTRY
     ),
     Operation("record many", _BATCH, producing.recording(*[None] * 5), ENTRY),
-    Operation("record many with keys", _PUT, producing.recording("a", "b"), ENTRY, threads=True),
-    Operation("buffer", _BATCH, producing.buffering(coalesce=False), _BUFFER, threads=True),
-    Operation(
-        "buffer, coalescing", _BATCH, producing.buffering(coalesce=True), _BUFFER, threads=True
-    ),
+    Operation("record many with keys", _PUT, producing.recording("a", "b"), ENTRY),
+    Operation("buffer", _BATCH, producing.buffering(coalesce=False), _BUFFER),
+    Operation("buffer, coalescing", _BATCH, producing.buffering(coalesce=True), _BUFFER),
     Operation("send to Kinesis", "PutRecords", producing.sending_to_kinesis, _SENT),
     Operation("ingest", _BATCH, producing.ingesting(None), _HANDLED),
-    Operation("ingest with keys", _PUT, producing.ingesting("key"), _HANDLED, threads=True),
+    Operation("ingest with keys", _PUT, producing.ingesting("key"), _HANDLED),
     Operation("set a ledger counter", _PUT, producing.correcting, ENTRY),
     Operation("first use of a namespace", _PUT, producing.first_use, _FIRST),
 )
@@ -170,7 +168,6 @@ _HOLDS: Final = tuple(
         begin(bins),
         replace(STRICT, done=done),
         hides=bins == 1,
-        few=bins > 1,
     )
     for bins in (1, 3)
     for name, begin, done in (
@@ -187,34 +184,29 @@ _CONSUMERS: Final = (
     Operation("redrive a record", _PUT, consuming.redriving, _REDRIVEN),
     Operation("mark it as handled", _UPDATE, consuming.redriving, SDK),
     Operation("add to a group", _PUT, consuming.grouping("add"), Words()),
-    Operation(
-        "add to a ranked group", _UPDATE, consuming.grouping("add", ranked=True), Words(), few=True
-    ),
+    Operation("add to a ranked group", _UPDATE, consuming.grouping("add", ranked=True), Words()),
     Operation("remove from a group", _PUT, consuming.grouping("remove"), Words()),
     Operation(
         "remove from a ranked group",
         _UPDATE,
         consuming.grouping("remove", ranked=True),
         Words(),
-        few=True,
     ),
-    Operation("rank a group", _UPDATE, consuming.grouping("rank"), Words(part=True), few=True),
+    Operation("rank a group", _UPDATE, consuming.grouping("rank"), Words(part=True)),
     Operation(
         "rank a group no more",
         _UPDATE,
         consuming.grouping("unrank", ranked=True),
         Words(part=True),
-        few=True,
     ),
     Operation(
         "delete a group",
         _PUT,
         consuming.grouping("delete", ranked=True),
         Words("done", "NoSuchGroup", part=True),
-        few=True,
     ),
-    Operation("rank a namespace", _UPDATE, consuming.ranking(on=True), Words(), few=True),
-    Operation("rank a namespace no more", _UPDATE, consuming.ranking(on=False), Words(), few=True),
+    Operation("rank a namespace", _UPDATE, consuming.ranking(on=True), Words()),
+    Operation("rank a namespace no more", _UPDATE, consuming.ranking(on=False), Words()),
     Operation("create a namespace", _PUT, consuming.making_a_namespace, Words()),
     Operation("describe a namespace", _PUT, consuming.describing, Words()),
     Operation("create a schedule", _PUT, consuming.scheduling("create"), Words(part=True)),
@@ -227,56 +219,49 @@ _CONSUMERS: Final = (
     ),
     Operation("change an alert rule", _TRANSACT, consuming.ruling("set"), Words()),
     Operation("delete an alert rule", _TRANSACT, consuming.ruling("delete"), Words()),
-    Operation("note an alert", _PUT, consuming.alerting(0), _NOTED, few=True),
-    Operation("alert the bus", "PutEvents", consuming.alerting(1), _PART_HANDLED, few=True),
-    Operation("alert a topic", "PublishBatch", consuming.alerting(2), _PART_HANDLED, few=True),
+    Operation("note an alert", _PUT, consuming.alerting(0), _NOTED),
+    Operation("alert the bus", "PutEvents", consuming.alerting(1), _PART_HANDLED),
+    Operation("alert a topic", "PublishBatch", consuming.alerting(2), _PART_HANDLED),
     Operation(
         "publish a head",
         _PUT,
         consuming.compacting(Retire.TRANSACTION),
         Words("merged", "nothing", sdk=True, part=True),
-        few=True,
     ),
     Operation(
         "retire by transaction",
         _TRANSACT,
         consuming.compacting(Retire.TRANSACTION),
         _RETIRED,
-        few=True,
     ),
-    Operation(
-        "retire by deletion", _DELETE, consuming.compacting(Retire.DELETE), _RETIRED, few=True
-    ),
+    Operation("retire by deletion", _DELETE, consuming.compacting(Retire.DELETE), _RETIRED),
     Operation(
         "archive",
         "PutObject",
         consuming.compacting(Retire.DELETE, archived=True),
         _ARCHIVED,
-        few=True,
     ),
     Operation(
         "mark for deletion",
         _PUT,
         consuming.erasing("marked"),
         Words("marked", "waiting"),
-        few=True,
     ),
     Operation(
         "empty a counter",
         _TRANSACT,
         consuming.erasing("deleted"),
         _EMPTIED,
-        few=True,
     ),
     Operation(
         "forget a counter",
         _DELETE,
         consuming.erasing("forgotten"),
         Words("forgotten", "no such counter", sdk=True, part=True),
-        few=True,
     ),
 )
-# Those that take several requests, and may die between any two of them.
+# Those that take several requests, and may die between any two of them. Not those that the explorer
+# lets die at each request: schedules, rules, deletions, strict counters.
 _SEVERAL: Final = frozenset(
     {
         "quarantine a record",
@@ -286,19 +271,11 @@ _SEVERAL: Final = frozenset(
         "rank a group",
         "delete a group",
         "rank a namespace",
-        "create a schedule",
-        "change a schedule",
-        "delete a schedule",
-        "create an alert rule",
         "note an alert",
         "publish a head",
         "retire by deletion",
         "archive",
-        "mark for deletion",
-        "empty a counter",
-        "forget a counter",
         "apply records",
-        "marker split over bins",
     }
 )
 OPERATIONS: Final = tuple(

@@ -4,20 +4,22 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
+
+import pytest
 
 from countledger import CountLedger
 from countledger.consumers.alerts.evaluator import EvaluationOutcome
 from countledger.consumers.materializer import BatchOutcome
-from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.clock import Clock
 from countledger.ledger.connection import Retries
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.ids import new_id, unique_id
 from countledger.ledger.namespace import KnownNamespaces, Namespaces
 from countledger.producers.buffer.settings import NotRecorded
-from countledger.producers.event import Receipt
+from countledger.producers.event import Event, Receipt
 from countledger.producers.ingest.ingest import IngestOutcome
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import OutcomeList
@@ -26,6 +28,11 @@ from tests.engines.store import Store
 from tests.faults.injection import Crash
 from tests.faults.matrix import Words
 from tests.unit.connections import UnitConnection, connection_on, through
+
+# The stores of these tests: `ON_THE_ENGINE` of what only the embedded engine can show.
+MEMORY: Final = "memory"
+EMBEDDED: Final = "ministack"
+ON_THE_ENGINE: Final = pytest.mark.parametrize("store", [EMBEDDED], indirect=True)
 
 
 @dataclass
@@ -41,6 +48,13 @@ class World:
     stack: ExitStack = field(default_factory=ExitStack)
     _shared: dict[object, Any] = field(default_factory=dict)
     _known: KnownNamespaces = field(default_factory=KnownNamespaces)
+
+    @classmethod
+    def begun(cls, store: Store) -> "World":
+        """A world that knows the namespace of its ledger counters."""
+        made = cls(store)
+        made.recorder().record(Event("fl:first", 1))
+        return made
 
     def shared(self, made: "Callable[[World], AbstractContextManager[Any]]") -> Any:  # noqa: ANN401
         """What is made once for all operations."""
@@ -73,7 +87,7 @@ class World:
         """The connection of a process, whose clients meet the faults."""
         made = connection_on(
             self.none,
-            clock or SystemClock(),
+            clock or HandClock(),
             region=self.store.region,
             retrying=self.standard,
             new_id=new_id,
@@ -150,9 +164,7 @@ class Operation:
         begin: sets a call up; its text is nobody else's.
         words: what it says.
         hides: whether its SDK may be let retry, to see what that hides.
-        threads: it sends in threads of its own, where a test cannot let a process die.
         after: how many requests of that kind go before the one that meets the fault.
-        few: its set-up takes long: troubles that only the client tells apart are left out.
         several: it takes several requests, and may die between any two of them.
     """
 
@@ -161,9 +173,7 @@ class Operation:
     begin: Begin
     words: Words
     hides: bool = False
-    threads: bool = False
     after: int = 0
-    few: bool = False
     several: bool = False
 
     def __str__(self) -> str:

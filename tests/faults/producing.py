@@ -14,6 +14,7 @@ from countledger.ledger.connection import Retries
 from countledger.ledger.errors import NoSuchCounter, Unacknowledged
 from countledger.ledger.ids import IdempotencyKey, id_of_key, new_id
 from countledger.ledger.namespace import Kind
+from countledger.ledger.operations import Compare, Query
 from countledger.producers import kinesis
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.settings import NotRecorded
@@ -409,8 +410,7 @@ def claiming(what: str, *, own: bool) -> Begin:
         }[what]
 
         def effect() -> int:
-            item = world.store.client().get_item(TableName=users, Key={"id": {"S": name}})
-            mail = item.get("Item", {}).get("mail", {}).get("S")
+            mail = (world.store.item(users, key) or {}).get("mail")
             found = (claims.owner(scope, "old"), claims.owner(scope, "new"), mail)
             return [before, after].index(found)  # a half of it is no number
 
@@ -470,15 +470,8 @@ def appending(world: World, name: str, retries: Retries) -> Play:
         return sequences.append(collection, {"text": "second"}).number
 
     def effect() -> int:
-        texts = [
-            item["text"]["S"]
-            for item in world.store.client().query(
-                TableName=table,
-                KeyConditionExpression="post = :p",
-                ExpressionAttributeValues={":p": {"S": name}},
-                ConsistentRead=True,
-            )["Items"]
-        ]
+        items = Query(table, Compare("post", "=", name), consistent=True)
+        texts = [one["text"] for page in world.reads.pages(items) for one in page]
         return texts.count("second")
 
     def again(told: object) -> Callable[[], object] | None:

@@ -21,7 +21,9 @@ from countledger.ledger.errors import CallCancelled, LedgerNotOpen
 from countledger.producers.event import Status
 from tests.engines.store import Store
 from tests.faults.injection import _carry_out
-from tests.faults.play import fresh
+from tests.faults.play import ON_THE_ENGINE, fresh
+
+pytestmark = ON_THE_ENGINE
 
 RETRIES: Final[tuple[Retries, ...]] = ("none", "standard")
 _READS: Final = ("GetItem", "Query", "BatchGetItem", "TransactGetItems", "DescribeTable")

@@ -19,7 +19,10 @@ from countledger.ledger.suspension import CallNotes
 from countledger.producers.event import Status
 from tests.engines.store import Store
 from tests.faults.injection import Attempts, Fault, Kind
+from tests.faults.play import ON_THE_ENGINE
 from tests.faults.test_buffered import expect
+
+pytestmark = ON_THE_ENGINE
 
 HANDLERS, REQUESTS = 50, 40
 # What a request may wait for the loop; an engine beside it on one core takes its share as well.

@@ -6,7 +6,7 @@ from countledger.consumers.totals import SnapshotReader
 from countledger.ledger.errors import RequestRejected, Throttled
 from tests.engines.store import Store
 from tests.faults.injection import Fault, Kind, faults
-from tests.faults.strict.sellers import seller_of
+from tests.faults.sellers import seller_of
 
 
 def test_a_snapshot_waits_until_writes_are_out_of_its_way(store: Store, counter: str) -> None:

@@ -10,6 +10,9 @@ import pytest
 
 from countledger import Buffering
 from tests.engines.store import Store
+from tests.faults.play import ON_THE_ENGINE
+
+pytestmark = ON_THE_ENGINE
 
 EVENTS = 50_000
 COUNTERS = 50

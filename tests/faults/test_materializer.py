@@ -2,29 +2,23 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from botocore.awsrequest import AWSPreparedRequest
 
 from countledger.consumers.record import sequence_of
 from countledger.ledger.errors import ServiceFailed
 from tests.engines.store import Store
 from tests.faults.delivery import deliver, written
-from tests.faults.injection import GARBLED, Fault, Kind, faults
+from tests.faults.injection import GARBLED, Fault, Kind, Request, faults
 from tests.faults.numbers import expect_total
 from tests.faults.queue import Queue, new_queue
 
 SDK_ATTEMPTS = 4
 
 
-def _total(request: AWSPreparedRequest) -> bool:
-    return b'"updated_at"' in _body(request)
-
-
-def _body(request: AWSPreparedRequest) -> bytes:
-    body: Any = request.body
-    return body if isinstance(body, bytes) else b""
+def _total(request: Request) -> bool:
+    body = request.body
+    return isinstance(body, bytes) and b"updated_at" in body
 
 
 @pytest.fixture

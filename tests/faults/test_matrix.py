@@ -1,17 +1,23 @@
-"""Every operation that writes x every fault: what is said, what is stored, and the same again."""
+"""Every operation that writes x every fault: what is said, what is stored, and the same again.
 
-from collections.abc import Iterator
+All of it in memory; on the embedded engine one of ten, so chosen that each operation and each fault
+is among them.
+"""
+
+from collections.abc import Iterator, Sequence
 from itertools import chain, count, repeat
+from typing import Any, Final
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from countledger.producers.strict.definition import Method
 from tests.engines.store import Store
 from tests.faults.injection import Crash, Fault, Kind, faults, held_back
 from tests.faults.matrix import (
     ENDLESS,
-    FEW,
     HIDDEN,
+    OF_THE_WIRE,
     ONCE,
     OTHERS,
     ROWS,
@@ -22,22 +28,53 @@ from tests.faults.matrix import (
     expected_among_eight,
 )
 from tests.faults.operations import OPERATIONS
-from tests.faults.play import Operation, World, fresh, said, told_by
-from tests.faults.strict.sellers import client_of, others_change, seller_of, write_of
+from tests.faults.play import EMBEDDED, MEMORY, Operation, World, fresh, said, told_by
+from tests.faults.sellers import client_of, others_change, seller_of, write_of
+
+# One of so many is played on the embedded engine as well, and of these one in `make test`.
+_TENTH: Final = 10
+_HANDFUL: Final = 40
 
 
 def troubles_of(operation: Operation) -> tuple[Trouble, ...]:
     """What may happen to an operation."""
-    always = FEW if operation.few else (*ONCE, *ENDLESS)
-    return (*always, *(HIDDEN if operation.hides else ()))
+    return (*ONCE, *ENDLESS, *(HIDDEN if operation.hides else ()))
 
 
-CELLS = [
-    (operation, trouble)
-    for operation in OPERATIONS
-    for trouble in troubles_of(operation)
-    if not (operation.threads and trouble.fault.kind is Kind.CRASH)
-]
+def tenth_of(rows: Sequence[Any], columns: Sequence[Sequence[Any]], first: int = 0) -> list[Any]:
+    """A tenth of a table: of each row and of each column some, from another one in each row."""
+    return [
+        (row, column)
+        for number, row in enumerate(rows)
+        for place, column in enumerate(columns[number])
+        if (number + place) % _TENTH == first
+    ]
+
+
+def cells(rows: Sequence[Any], columns: Sequence[Sequence[Any]]) -> list[ParameterSet]:
+    """A table in memory, and its tenth on the embedded engine."""
+    everything = [(row, one) for row, of in zip(rows, columns, strict=True) for one in of]
+    in_memory = [cell for cell in everything if cell[1].fault.kind not in OF_THE_WIRE]
+    on_engine = tenth_of(rows, columns)
+    return [
+        *(pytest.param(MEMORY, *cell, id=_id(MEMORY, cell)) for cell in in_memory),
+        *(
+            pytest.param(
+                EMBEDDED,
+                *cell,
+                id=_id(EMBEDDED, cell),
+                marks=pytest.mark.thorough if number % _HANDFUL else (),
+            )
+            for number, cell in enumerate(on_engine)
+        ),
+    ]
+
+
+def _id(store: str, cell: tuple[object, ...]) -> str:
+    return "-".join(map(str, (store, *cell)))
+
+
+OF_ALL: Final = [troubles_of(operation) for operation in OPERATIONS]
 
 # Without memory each request that lands counts, of a draw as a gap; a body for S3 is read once.
 _LANDS_ONCE = {
@@ -53,14 +90,32 @@ _LANDS_ONCE = {
 
 
 @pytest.fixture(scope="module")
-def world(store: Store) -> Iterator[World]:
-    """One connection for all cells."""
-    made = World(store)
-    with made.stack:
-        yield made
+def worlds() -> Iterator[dict[str, World]]:
+    """Of each store one, made at first use."""
+    made: dict[str, World] = {}
+    yield made
+    for one in made.values():
+        one.stack.close()
 
 
-@pytest.mark.parametrize(("operation", "trouble"), CELLS, ids=str)
+@pytest.fixture
+def world(store: Store, worlds: dict[str, World]) -> World:
+    """One connection for all cells of a store."""
+    name = store.engine.name
+    return worlds[name] if name in worlds else worlds.setdefault(name, World.begun(store))
+
+
+def test_the_tenth_has_each_operation_and_each_fault() -> None:
+    """Else a difference between the tables in memory and the engine could stay unseen."""
+    tenth = tenth_of(OPERATIONS, OF_ALL)
+
+    assert {one for one, _ in tenth} == set(OPERATIONS)
+    assert {one for _, one in tenth} == {*ONCE, *ENDLESS, *HIDDEN}
+
+
+@pytest.mark.parametrize(
+    ("store", "operation", "trouble"), cells(OPERATIONS, OF_ALL), indirect=["store"]
+)
 def test_p1_an_operation_says_what_it_can_know_and_is_safe_again(
     world: World, operation: Operation, trouble: Trouble
 ) -> None:
@@ -90,6 +145,7 @@ def play_cell(world: World, operation: Operation, trouble: Trouble) -> None:
 @pytest.mark.parametrize(
     "operation", [one for one in OPERATIONS if one.name not in _LANDS_ONCE], ids=str
 )
+@pytest.mark.parametrize("store", [MEMORY], indirect=True)
 def test_p1_a_request_that_lands_twice_counts_once(world: World, operation: Operation) -> None:
     """Its sender heard nothing and made the call all the same; then the network delivers it."""
     play = operation.begin(world, fresh(), "none")
@@ -126,8 +182,9 @@ def test_p1_a_process_that_dies_at_any_request_is_taken_up_by_the_same_call(
         assert play.effect() == 1
 
 
-@pytest.mark.parametrize("trouble", TROUBLES, ids=str)
-@pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.parametrize(
+    ("store", "row", "trouble"), cells(ROWS, [TROUBLES] * len(ROWS)), indirect=["store"]
+)
 def test_p6_among_eight_writers_each_method_says_what_it_can_know(
     store: Store, counter: str, row: Row, trouble: Trouble
 ) -> None:

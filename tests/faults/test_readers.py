@@ -14,6 +14,7 @@ from tests.engines.store import Store
 from tests.faults.delivery import deliver, written
 from tests.faults.injection import GARBLED, Fault, Kind, faults
 from tests.faults.leftovers import unanswered
+from tests.faults.play import ON_THE_ENGINE
 
 Read = Callable[[Store, DynamoClient, str], object]
 
@@ -56,6 +57,7 @@ def test_what_is_not_the_services_is_unclear(store: Store, counter: str, read: R
         read(store, dynamo, counter)
 
 
+@ON_THE_ENGINE
 @pytest.mark.parametrize("named_by", ["name", "ARN"])
 def test_p3_keys_left_unanswered_are_asked_for_again(
     store: Store, counter: str, named_by: str
@@ -76,6 +78,7 @@ def test_p3_keys_left_unanswered_are_asked_for_again(
     assert [totals[name].value for name in names] == [1] * 8
 
 
+@ON_THE_ENGINE
 def test_p3_keys_that_stay_unanswered_are_an_error(store: Store, counter: str) -> None:
     names = [f"{counter}/{number}" for number in range(20)]
     dynamo = replace(store.dynamo(), clock=HandClock())

@@ -13,10 +13,12 @@ from tests.engines.store import Store
 from tests.faults.injection import GARBLED, Fault, Kind, faults
 from tests.faults.leftovers import unprocessed
 from tests.faults.numbers import expect_sum
+from tests.faults.play import ON_THE_ENGINE
 from tests.faults.product import recorder_of, writer_of
 from tests.faults.ways import deltas, known, one_batch
 
 
+@ON_THE_ENGINE
 def test_p1_what_is_left_of_a_table_of_another_account_is_sent_again(
     store: Store, counter: str
 ) -> None:

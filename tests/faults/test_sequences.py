@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 
 from countledger.ledger.errors import Throttled, Unnumbered
+from countledger.ledger.operations import Delete
 from countledger.producers.sequences.sequence import Collection
 from countledger.producers.sequences.sequences import CROWDED, Appending, Sequences
 from tests.engines.numbering import all_items, own_table, sequences_of
@@ -49,7 +50,7 @@ def _meeting(
 
 def _expect_items(store: Store, collection: Collection, texts: dict[int, str]) -> None:
     items = all_items(store, collection.table)
-    found = sorted((int(item["place"]["S"][2:]), item["text"]["S"]) for item in items)
+    found = sorted((int(item["place"][2:]), item["text"]) for item in items)
     if found != sorted(texts.items()):
         raise WrongNumber(f"{found} and not {sorted(texts.items())}")
 
@@ -111,8 +112,8 @@ def test_an_item_that_was_deleted_before_it_could_be_seen_is_not_guessed_about(
 
     def meanwhile() -> None:
         other.append(collection, {"text": "other's"})
-        key = {"post": {"S": "p-1"}, "place": {"S": "c#001"}}
-        store.client().delete_item(TableName=collection.table, Key=key)
+        key = {"post": "p-1", "place": "c#001"}
+        store.dynamo().delete(Delete(collection.table, key))
 
     with (
         _meeting(victim, "PutItem", LOST, then=meanwhile),
@@ -135,4 +136,4 @@ def test_others_who_are_always_faster_leave_nothing_behind(
     with pytest.raises(Throttled, match="nothing was written in 24 attempts"):
         slow.append(collection, {"text": "slow"})
 
-    assert {item["text"]["S"] for item in all_items(store, collection.table)} == {"fast"}
+    assert {item["text"] for item in all_items(store, collection.table)} == {"fast"}

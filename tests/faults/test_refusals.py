@@ -1,9 +1,11 @@
 """Attempts that are clearly refused are made again, so often and no oftener."""
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 
 import pytest
 
+from countledger.consumers.totals import SnapshotReader
 from countledger.ledger.errors import IdempotencyKeyReused
 from countledger.producers.strict.definition import SPREADABLE, Method
 from countledger.producers.strict.outcome import (
@@ -17,7 +19,8 @@ from countledger.producers.strict.outcome import (
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
 from tests.faults.injection import Fault, Kind, faults, first_reason_kept_back
-from tests.faults.strict.sellers import client_of, others_change, seller_of, write_of
+from tests.faults.play import ON_THE_ENGINE
+from tests.faults.sellers import client_of, others_change, seller_of, write_of
 
 ATTEMPTS = {Method.OCC: 14, Method.HISTORY: 14}
 SURE = [method for method in Method if method not in {Method.OCC, Method.HISTORY}]
@@ -41,6 +44,7 @@ def test_endless_conflicts_end_as_contended(store: Store, counter: str, method: 
     assert seller.show(counter).value == 0
 
 
+@ON_THE_ENGINE
 @pytest.mark.parametrize("method", list(Method))
 def test_the_sdk_does_not_retry_behind_our_back(store: Store, counter: str, method: Method) -> None:
     """The product's own client makes one attempt; each method decides about the next."""
@@ -165,3 +169,42 @@ def test_a_refused_change_of_a_spread_counter_is_not_in(
 
     assert refused == BoundReached(counter, 8, "lower", 0, -9)
     assert seller.show(counter).value == 0
+
+
+def test_no_snapshot_shows_half_a_transfer(store: Store, counter: str) -> None:
+    """While one thread moves things to and fro another one looks: the sum is always the same."""
+    seller, source, target = seller_of(store), f"{counter}-a", f"{counter}-b"
+    seller.create(source, method="atomic", lower=0, opening=5)
+    seller.create(target, method="occ", upper=5)
+    reader = SnapshotReader(store.connection)
+
+    def move() -> None:
+        for number in range(20):
+            there = (source, target) if number % 2 == 0 else (target, source)
+            seller.transactions.transfer(*there, 1, key=f"{counter}-{number}")
+
+    sums: set[object] = set()
+    with ThreadPoolExecutor(1) as pool:
+        moving = pool.submit(move)
+        while not moving.done() or not sums:
+            found = reader.read([source, target]).totals
+            sums.add(sum(one.value for one in found.values()))
+        moving.result()
+
+    assert sums == {5}
+
+
+def test_a_value_that_others_change_each_time_is_contended(store: Store, counter: str) -> None:
+    """Also after a request without an answer: the refusal is made final, and says why."""
+    seller, other = seller_of(store), seller_of(store)
+    seller.create(counter, method="atomic")
+    client_of(seller).meta.events.register(
+        "before-call.*.TransactWriteItems", lambda **_: others_change([other], counter, 1)
+    )
+
+    with faults(client_of(seller), at="TransactWriteItems", plan=[Fault(Kind.TIMEOUT)]):
+        outcome = seller.transactions.set_value(counter, 2, key=f"s {counter}")
+
+    assert isinstance(outcome, Contended)
+    assert outcome.counter == counter
+    assert "others changed the counter each time" in outcome.reason
