@@ -1,6 +1,8 @@
 """Quotas: acquire, also under a key, reserve, commit, release; limits, deletion and creation.
 
-For both methods. The state of the model is the quota as its counter meets it in one window.
+For both methods. The state of the model is the quota as its counter meets it in one window. Once
+more with windows of an hour, one of which ends: under a limit that is never reached, the state is
+what all windows have used.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from countledger.ledger.errors import (
     QuotaExists,
     TicketResolved,
 )
-from countledger.ledger.limits import MINUTE_MS
+from countledger.ledger.limits import MINUTE_MS, QUOTA_LIMIT_LIFE_MS, SECOND_MS
 from countledger.ledger.tombstones import present
 from countledger.producers.quotas.quota import Admitted, Ticket
 from countledger.producers.strict.definition import Method
@@ -43,6 +45,7 @@ _KEY: Final = IdempotencyKey("k", to_datetime(BEGIN_MS))
 _RESERVED: Final = "r"
 _LIMIT: Final = 3
 _LOW: Final = 1
+_HIGH: Final = 100
 _AMOUNT: Final = 2
 
 OLD_LIMIT: Final = Masked(
@@ -87,16 +90,19 @@ class Budgeting:
 
     Attributes:
         method: of the quota.
+        hourly: whether its windows are hours; else days.
         tickets: that of the reservation, once it was made.
     """
 
     method: Method
+    hourly: bool = False
     tickets: list[Ticket] = field(default_factory=list)
 
     def calls(self) -> Mapping[str, Callable[[CountLedger], object]]:
         """What each call does."""
         return {
             "use": lambda ledger: _told(ledger.quotas.acquire(_NAME, _AMOUNT)),
+            "use 1 later": _use_later,
             "key": lambda ledger: _told(ledger.quotas.acquire(_NAME, _AMOUNT, key=_KEY)),
             "key 1": lambda ledger: _told(ledger.quotas.acquire(_NAME, 1, key=_KEY)),
             "reserve": lambda ledger: _told(ledger.quotas.reserve(_NAME, _AMOUNT, key=_RESERVED)),
@@ -110,7 +116,8 @@ class Budgeting:
 
     def create(self, ledger: CountLedger) -> int:
         """Create the quota; its limit."""
-        made = ledger.quotas.create(_PREFIX, limit=_LIMIT, per="day", method=str(self.method))
+        per, limit = ("hour", _HIGH) if self.hourly else ("day", _LIMIT)
+        made = ledger.quotas.create(_PREFIX, limit=limit, per=per, method=str(self.method))
         return int(made.limit)
 
     def reserve(self, ledger: CountLedger) -> None:
@@ -139,12 +146,12 @@ class Budgeting:
             yield Effect(_is_told, budget, OLD_LIMIT)
         if budget.limit is not None:
             yield from self._under(budget, call, budget.limit)
-            if budget.before != budget.limit:
+            if call != "use 1 later" and budget.before != budget.limit:
                 for effect in self._under(budget, call, budget.before):
                     yield effect._replace(masked=effect.masked or OLD_LIMIT)
 
     def _under(self, budget: Budget, call: str, limit: int) -> Iterator[Effect]:
-        amount = 1 if call == "key 1" else _AMOUNT
+        amount = 1 if call in {"key 1", "use 1 later"} else _AMOUNT
         if call == "reserve" and budget.ticket and budget.here:
             again = "duplicate" if budget.ticket == "reserved" else TicketResolved
             yield Effect(again, budget)
@@ -154,6 +161,9 @@ class Budgeting:
             yield Effect("denied", budget)
         else:
             used = budget._replace(used=budget.used + amount)
+            if limit == budget.limit:
+                # Once a write under a limit is stored, an earlier one counts no more.
+                used = used._replace(before=limit)
             if call == "reserve":
                 used = used._replace(ticket="reserved", here=True)
             if call.startswith("key"):
@@ -174,28 +184,38 @@ class Budgeting:
 
     def scripts(self) -> tuple[Script, ...]:
         """What one actor does."""
+        if self.hourly:
+            return (("key",), ("reserve",), ("commit",), ("release",))
         found: list[Script] = [("use",), ("key",), ("key 1",), ("lower limit",), ("raise limit",)]
-        found += [("delete",), ("delete", "create"), ("create",)]
+        found += [("delete",), ("delete", "create"), ("create",), ("lower limit", "use 1 later")]
         if self.method is Method.MARKER:
             found += [("reserve",), ("commit",), ("release",)]
         return tuple(found)
+
+    def masks(self) -> tuple[Masked, ...]:
+        """What the guide documents of this quota."""
+        if self.hourly:
+            return ()
+        tokens = self.method is Method.REQUEST_TOKEN
+        return (OLD_LIMIT, DENIED_ALONE, DIED_TWICE) if tokens else (OLD_LIMIT,)
 
     def capability(self) -> Capability:
         """Of this quota."""
         tokens = self.method is Method.REQUEST_TOKEN
         starts = {"created": Beginnings(self.create, Budget(_LIMIT))}
         if not tokens:
-            reserved = Budget(_LIMIT, used=_AMOUNT, ticket="reserved")
+            limit = _HIGH if self.hourly else _LIMIT
+            reserved = Budget(limit, limit, used=_AMOUNT, ticket="reserved")
             starts = {"reserved": Beginnings(self.reserve, reserved)}
         return Capability(
-            name=f"quotas-{self.method}",
+            name="quotas-hours" if self.hourly else f"quotas-{self.method}",
             calls=self.calls(),
             scripts=self.scripts(),
             starts=starts,
             model=self.model,
-            agrees=_agrees,
+            agrees=_agrees_by_markers if self.hourly else _agrees,
             prepare=lambda ledger: ledger.quotas.show(_NAME),
-            masks=(OLD_LIMIT, DENIED_ALONE, DIED_TWICE) if tokens else (OLD_LIMIT,),
+            masks=self.masks(),
             bounds=Bounds(jumps_ms=(14 * MINUTE_MS,), free_jumps=tokens),
         )
 
@@ -225,6 +245,12 @@ def _resolving(budget: Budget, call: str) -> Effect:
     return Effect(TicketResolved, budget)
 
 
+def _use_later(ledger: CountLedger) -> str:
+    """Once no process uses an earlier limit any more."""
+    ledger.connection.clock.sleep_ms(QUOTA_LIMIT_LIFE_MS + SECOND_MS)
+    return _told(ledger.quotas.acquire(_NAME, 1))
+
+
 def _told(outcome: Admitted | Denied) -> str:
     if isinstance(outcome, Admitted):
         return {True: "duplicate", False: "admitted", None: "counted"}[outcome.duplicate]
@@ -235,21 +261,41 @@ def _is_told(answer: object) -> bool:
     return isinstance(answer, str | IdempotencyKeyReused | TicketResolved)
 
 
-def _agrees(budget: Budget, contents: Contents) -> bool:
+def _windows(contents: Contents) -> dict[str, int]:
+    """What each window of the quota that is there has used."""
     items = contents.tables[COUNTERS]
     place = keys.quota_key(_PREFIX)
-    quota = present(dict(items.get((place["counter"], place["part"]), {})) or None)
-    if quota is None or budget.limit is None:
-        return quota is None and budget.limit is None
-    windows = keys.quota_window_key(quota["incarnation"], _NAME, "")
-    used = sum(
-        int(item["used"])
+    windows = keys.quota_window_key(
+        items[place["counter"], place["part"]]["incarnation"], _NAME, ""
+    )
+    return {
+        part.removeprefix(windows["part"]): int(item["used"])
         for (counter, part), item in items.items()
         if counter == windows["counter"] and part.startswith(windows["part"])
-    )
+    }
+
+
+def _agrees(budget: Budget, contents: Contents) -> bool:
+    place = keys.quota_key(_PREFIX)
+    found = contents.tables[COUNTERS].get((place["counter"], place["part"]), {})
+    quota = present(dict(found) or None)
+    if quota is None or budget.limit is None:
+        return quota is None and budget.limit is None
+    used = sum(_windows(contents).values())
     return (int(quota["limit"]), used) == (budget.limit, budget.used)
 
 
-QUOTAS: Final = tuple(
-    Budgeting(method).capability() for method in (Method.MARKER, Method.REQUEST_TOKEN)
+def _agrees_by_markers(budget: Budget, contents: Contents) -> bool:
+    """And each window has used what its markers say: all calls of this quota have one."""
+    counted = dict.fromkeys(_windows(contents), 0)
+    for item in contents.tables[COUNTERS].values():
+        if "window" in item:
+            counted[item["window"]] += item.get("actual", item["amount"])
+    return counted == _windows(contents) and _agrees(budget, contents)
+
+
+QUOTAS: Final = (
+    Budgeting(Method.MARKER).capability(),
+    Budgeting(Method.REQUEST_TOKEN).capability(),
+    Budgeting(Method.MARKER, hourly=True).capability(),
 )

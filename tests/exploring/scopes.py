@@ -16,7 +16,7 @@ from tests.exploring.ranking_scope import RANKINGS
 from tests.exploring.record_scope import RECORDS_OF_KINDS
 from tests.exploring.rule_scope import RULES
 from tests.exploring.schedule_scope import SCHEDULES
-from tests.exploring.sequence_scope import SEQUENCES
+from tests.exploring.sequence_scope import COLLECTIONS, SEQUENCES
 from tests.exploring.strict_scope import STRICT
 from tests.exploring.transfer_scope import TRANSFERS
 from tests.exploring.window_setting_scope import WINDOW_SETTINGS
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 CAPABILITIES: Final[tuple[Capability, ...]] = (
     *RECORDS_OF_KINDS,
     SEQUENCES,
+    COLLECTIONS,
     RECORDS,
     MARKS,
     *DELETIONS_ALL,

@@ -453,6 +453,8 @@ def _moved(state: Situation, actor: int, place: History, move: Move) -> Situatio
 
 
 def _with(state: Situation, contents: Contents) -> Situation:
+    if contents is state.contents:
+        return state
     if any(contents.tables[name] is not items for name, items in state.contents.tables.items()):
         state.before = state.contents
     state.contents = contents

@@ -1,6 +1,7 @@
 """Sequences: create, draw, draw a block, draw expected, delete; the example of a scope.
 
 The state of the model is the last number that was given out; None: the sequence does not exist.
+Of collections, whose items are numbered, it is the texts of the items in their order.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger import keys
-from countledger.ledger.errors import NoSuchCounter, SequenceExists
+from countledger.ledger.errors import NoSuchCounter, SequenceExists, Unnumbered
 from countledger.ledger.limits import MINUTE_MS
-from tests.exploring.linear import Effect, Masked
+from countledger.producers.sequences.sequence import Collection
+from tests.exploring.linear import Certainty, Effect, Masked, certainty_of
 from tests.exploring.scope import Beginnings, Capability, Echo
 from tests.exploring.search import Bounds
 
@@ -122,5 +124,50 @@ SEQUENCES: Final = Capability(
     masks=(LOST_NUMBER, CREATED_LATE, NOT_DELETED),
     prepare=lambda ledger: ledger.namespaces.get("q"),
     echo=_echo,
+    bounds=Bounds(jumps_ms=(14 * MINUTE_MS, 61 * MINUTE_MS)),
+)
+
+_ITEMS: Final = "items"
+_COLLECTION: Final = Collection(_ITEMS, ("post", "p"), "comment")
+
+
+def _append(ledger: CountLedger, text: str) -> int:
+    return ledger.sequences.append(_COLLECTION, {"text": text}).number
+
+
+def _append_until_answered(ledger: CountLedger) -> int:
+    try:
+        return _append(ledger, "b")
+    except Unnumbered as error:
+        return ledger.sequences.resume(error.pending).number
+
+
+def _appended(texts: str, call: str) -> Iterator[Effect]:
+    after = texts + call[len("append ")]
+    yield Effect(len(after), after)
+
+
+def _holds_items(texts: str, contents: Contents) -> bool:
+    items = contents.tables[_ITEMS]
+    found = {number: item["text"] for (_, number), item in items.items()}
+    return found == dict(enumerate(texts, 1))
+
+
+def _maybe_put(answer: object) -> Certainty:
+    return Certainty.MAYBE if isinstance(answer, Unnumbered) else certainty_of(answer)
+
+
+COLLECTIONS: Final = Capability(
+    name="collections",
+    calls={
+        "append a": lambda ledger: _append(ledger, "a"),
+        "append b or resume": _append_until_answered,
+    },
+    scripts=(("append a",), ("append b or resume",)),
+    starts={"empty": Beginnings(_used, "")},
+    model=_appended,
+    agrees=_holds_items,
+    certainty=_maybe_put,
+    watch=lambda world: world.add(_ITEMS, "post", "comment"),
     bounds=Bounds(jumps_ms=(14 * MINUTE_MS, 61 * MINUTE_MS)),
 )

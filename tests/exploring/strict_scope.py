@@ -2,7 +2,8 @@
 
 Each method has changes of +1 and -1 (with bins of two, so that one is split over both), without a
 key and under a key that other processes repeat, its withdrawal, bounds, deletion and creation, and
-the counter set to a value. The state of the model is the counter as a user sees it.
+the counter set to a value; the markers that a deletion has left are deleted. The state of the model
+is the counter as a user sees it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger import IdempotencyKey
+from countledger.consumers.leftovers import Leftovers
 from countledger.infra.memory.tables import COUNTERS
 from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime
@@ -172,6 +174,7 @@ class Setting:
             "set": _set,
             "create": self.create,
             "delete": lambda ledger: ledger.strict.delete(NAME),
+            "tidy": lambda ledger: Leftovers(ledger.connection).delete_markers(NAME),
         }
 
     def scripts(self) -> tuple[Script, ...]:
@@ -186,12 +189,16 @@ class Setting:
             found += [("key",), ("key to add",), ("key", "add")]
         if self.method in {Method.MARKER, Method.REQUEST_TOKEN, Method.SET}:
             found += [("withdraw",)]
+        if self.method is Method.MARKER and self.bins == 1:
+            found += [("tidy",)]
         return tuple(found)
 
     def model(self, seen: Seen, call: str) -> Iterator[Effect]:
         """What a call does."""
         counter = seen.counter
-        if call == "create":
+        if call == "tidy":
+            yield Effect(None, seen)
+        elif call == "create":
             if counter is not None:
                 yield Effect(CounterExists, seen)
             else:

@@ -141,7 +141,13 @@ class World:
             answer = Answer(request())
         except FAILURES as error:
             answer = Answer(error=error.with_traceback(None))
-        return self.contents, answer
+        return (contents if self._shows(contents) else self.contents), answer
+
+    def _shows(self, contents: Contents) -> bool:
+        """Whether these contents are still what requests work on: then nothing was written."""
+        before = contents.tables
+        written = any(table.items is not before[name] for name, table in self.tables.items())
+        return not written and self.transactions.known == contents.tokens
 
 
 def dict_of(items: Items) -> dict[Any, Any]:
@@ -156,7 +162,7 @@ def plain(value: object) -> Any:  # noqa: ANN401, PLR0911 - hashable; one for ea
     if value is None or isinstance(value, str | int | bool | bytes):
         return value
     if isinstance(value, Mapping):
-        return tuple(sorted((repr(key), plain(one)) for key, one in value.items()))
+        return tuple([(key, plain(value[key])) for key in sorted(value)])
     if isinstance(value, set | frozenset):
         return ("set", *sorted(map(repr, value)))
     if isinstance(value, Reason):
@@ -164,7 +170,7 @@ def plain(value: object) -> Any:  # noqa: ANN401, PLR0911 - hashable; one for ea
     if isinstance(value, Answer):
         return plain(value.value), plain(value.error)
     if isinstance(value, list | tuple):
-        return tuple(map(plain, value))
+        return tuple([plain(one) for one in value])
     if isinstance(value, ConditionFailed):
         return "ConditionFailed", plain(value.item)
     if isinstance(value, TransactionCancelled):
@@ -193,11 +199,15 @@ class Hashes:
         """The hash of the items of a table."""
         known = self._known.get(id(items))
         if known is None:
-            value = hash(tuple(sorted((key, self.item(item)) for key, item in items.items())))
+            value = hash(frozenset([(key, self.item(item)) for key, item in items.items()]))
             known = self._known[id(items)] = value, items
         return known[0]
 
     def contents(self, contents: Contents) -> int:
         """The hash of all that requests may change."""
-        tables = tuple(self.items(contents.tables[name]) for name in sorted(contents.tables))
-        return hash((tables, tuple(sorted(contents.tokens.items()))))
+        known = self._known.get(id(contents))
+        if known is None:
+            tables = tuple(self.items(contents.tables[name]) for name in sorted(contents.tables))
+            value = hash((tables, frozenset(contents.tokens.items())))
+            known = self._known[id(contents)] = value, contents
+        return known[0]

@@ -27,9 +27,10 @@ from countledger.ledger.calendar import Per, Window, window_of, zone_of
 from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.operations import Absent, AnyOf, Compare, Put
 from tests.simulation import evaluating, transactions
-from tests.simulation.canary import Canary, all_of, replaced, wrapped
+from tests.simulation.canary import Canary
 from tests.simulation.shape import COUNTERS, WINDOW_ALERTS
 from tests.simulation.world import BEGIN_MS
+from tests.switches import all_of, replaced, wrapped
 
 
 class Hasty(ChainEvaluator):

@@ -5,7 +5,6 @@ A rule that the simulation does not miss would be a rule that nothing tests.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import count
 from typing import Any, Final
 
 import pytest
@@ -19,36 +18,24 @@ from countledger.consumers.materializer import BatchOutcome, complete_outcome
 from countledger.consumers.proof import Prover
 from countledger.consumers.record import EntryChange, change_of
 from countledger.consumers.verify import Verifier
-from countledger.ledger import attempts, exact
+from countledger.ledger import exact
 from countledger.ledger import indexes as due_index
 from countledger.ledger.exact import Covered, ExactAccumulator, Head
-from countledger.ledger.operations import Absent, Assign, Put, Update
+from countledger.ledger.operations import Put
 from countledger.producers import sender
-from countledger.producers.strict import applying, change, marker, optimistic, token
-from countledger.producers.strict.outcome import BoundReached
 from tests.simulation import (
     alert_canaries,
-    connection,
     consumer_canaries,
     deletion_canaries,
-    hold_canaries,
     producer_canaries,
-    quota_canaries,
     region_canaries,
     regions_canaries,
     window_canaries,
     world,
 )
-from tests.simulation.canary import (
-    Canary,
-    all_of,
-    replaced,
-    unconditional,
-    wrapped,
-)
+from tests.simulation.canary import Canary
 from tests.simulation.consumer_canaries import believed
-
-_NUMBERS: Final = count()
+from tests.switches import all_of, replaced, unconditional, wrapped
 
 
 def _watermarks_as_old_as_their_shards(patch: pytest.MonkeyPatch) -> None:
@@ -123,11 +110,6 @@ def _select_before_all_else(patch: pytest.MonkeyPatch) -> None:
 
 _NO_LAST_CHECK: Final = replaced(sender, "check_age", lambda *_, **__: None)
 _PUT_ALWAYS: Final = replaced(sender, "Put", lambda table, item, *_, **__: Put(table, item))
-
-
-def _brief(put: Put) -> Put:
-    """A marker that may go before its window is over."""
-    return replace(put, item={**put.item, "expires_at": put.item["at"] // 1_000})
 
 
 _TOTALS: Final = [
@@ -258,80 +240,14 @@ _LEDGER: Final = [
     Canary("due again after a run", replaced(due_index, "_due", lambda *_: ()), "due"),
 ]
 
-_STRICT: Final = [
-    Canary(
-        "no SDK retries for atomic",
-        replaced(connection.ProcessConnection, "unretried", property(lambda self: self.retrying)),
-        "atomic",
-        seed=32,
-    ),
-    Canary(
-        "bounds",
-        all_of(
-            *(replaced(one, "has_headroom", lambda *_: Absent("never")) for one in (change, token))
-        ),
-        "atomic",
-    ),
-    Canary(
-        "the fence of occ",
-        replaced(
-            optimistic,
-            "plan_fence",
-            lambda table, definition, _: Update(table, definition.main, (Assign("fenced", 1),)),
-        ),
-        "tags",
-        seed=6,
-    ),
-    Canary(
-        "bins: a final read",
-        replaced(
-            applying,
-            "_split_over_bins",
-            lambda _connection, _definition, change, one: one.confirm_refusal(
-                BoundReached(change.counter, 0, "upper", 0, change.delta)
-            ),
-        ),
-        "atomic",
-    ),
-    Canary(
-        "request_token: one token",
-        wrapped(
-            token,
-            "token_of",
-            lambda token_of, *given: f"{token_of(*given)[:20]}{next(_NUMBERS)}",
-        ),
-        "tokens",
-        seed=10,
-    ),
-    Canary(
-        "nothing is sent after a key has expired",
-        all_of(
-            replaced(attempts.Attempts, "check", lambda *_: None),
-            replaced(attempts.Attempts, "trusted", lambda _self, _send, answer: answer),
-        ),
-        "makings",
-        seed=90,
-    ),
-    Canary("marker: its condition", unconditional(marker, "put_marker"), "markers", seed=3),
-    Canary(
-        "marker: its window",
-        wrapped(marker, "put_marker", lambda put_marker, *given: _brief(put_marker(*given))),
-        "markers",
-        seed=5,
-    ),
-]
-
 CANARIES: Final = [
     *_TOTALS,
     *consumer_canaries.CANARIES,
     *_LEDGER,
     *deletion_canaries.CANARIES,
     *region_canaries.CANARIES,
-    *_STRICT,
-    *hold_canaries.CANARIES,
     *regions_canaries.CANARIES,
     *alert_canaries.CANARIES,
     *producer_canaries.CANARIES,
-    *quota_canaries.CANARIES,
     *window_canaries.CANARIES,
 ]

@@ -1,4 +1,4 @@
-"""What a canary is, and the ways in which one takes a rule out of the product."""
+"""What a canary is, and what a simulation may be limited to that looks for it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,11 @@ from tests.simulation.shape import drawn
 from tests.simulation.simulation import Simulation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from random import Random
 
-    from countledger.ledger.attempts import Steps
     from tests.simulation.faults import Fault
     from tests.simulation.shape import Shape
-
-    Switch = Callable[[pytest.MonkeyPatch], None]
+    from tests.switches import Switch
 
 
 @dataclass(frozen=True)
@@ -57,51 +54,6 @@ class Canary:
         except CountledgerError:
             return False
         return False
-
-
-def replaced(owner: object, name: str, value: object) -> Switch:
-    """Something of the product is replaced."""
-    return lambda patch: patch.setattr(owner, name, value)
-
-
-def wrapped(owner: object, name: str, around: Callable[..., object]) -> Switch:
-    """A function of the product is replaced; `around` gets it first, and then its arguments."""
-
-    def switch_off(patch: pytest.MonkeyPatch) -> None:
-        kept = getattr(owner, name)
-        patch.setattr(owner, name, lambda *given, **more: around(kept, *given, **more))
-
-    return switch_off
-
-
-def unconditional(owner: object, name: str) -> Switch:
-    """The write that a function plans has no condition; a refusal in its place stays."""
-    return wrapped(owner, name, lambda plan, *given, **more: bare(plan(*given, **more)))
-
-
-def bare(write: Any) -> Any:  # noqa: ANN401 - any write
-    """A write without its condition."""
-    return write if isinstance(write, str) else replace(write, condition=None)
-
-
-def all_of(*switches: Switch) -> Switch:
-    """Several rules are switched off."""
-
-    def switch_off(patch: pytest.MonkeyPatch) -> None:
-        for one in switches:
-            one(patch)
-
-    return switch_off
-
-
-def refusals_believed(*changes: type) -> Switch:
-    """A refusal of these is final although an earlier request may still be applied."""
-
-    def believed(_change: object, refused: object) -> Steps[object]:
-        yield from ()
-        return refused
-
-    return all_of(*(replaced(one, "confirm_refusal", believed) for one in changes))
 
 
 def shaped(**changes: Any) -> Switch:  # noqa: ANN401 - of a `Shape`

@@ -9,13 +9,12 @@ from countledger.consumers.progress import PassedShards, ShardProgress
 from countledger.consumers.proof import Prover
 from countledger.consumers.quarantine import StoredQuarantine, body, quarantined_of
 from countledger.infra.template import mapping_settings
-from countledger.ledger.attributes import Item
 from countledger.ledger.departure import Deadline
 from countledger.ledger.limits import MINUTE_MS
-from countledger.producers.strict.definition import Definition
 from tests.simulation import running_operations, world
-from tests.simulation.canary import Canary, all_of, little_but, rated, replaced, shaped
+from tests.simulation.canary import Canary, little_but, rated, shaped
 from tests.simulation.faults import Fault
+from tests.switches import all_of, replaced
 
 
 def _sent_before_it_is_stored(
@@ -25,13 +24,6 @@ def _sent_before_it_is_stored(
     copy = quarantined_of(one, reason, shard, kept.source, kept.store.connection.clock.now_ms())
     kept.queue.send(body(one, reason, shard, copy.id))
     kept.store.keep(copy)
-
-
-def _any_incarnation(definition: Definition, item: Item | None) -> Item:
-    """A marker or token is believed without a read of the counter's incarnation."""
-    if item is None:
-        raise definition.stale()
-    return item
 
 
 def believed(prover: Prover, moment_ms: int, **_: object) -> proof.Proof:
@@ -136,11 +128,5 @@ CANARIES: Final = [
         "quarantine: stored, then sent",
         replaced(StoredQuarantine, "put", _sent_before_it_is_stored),
         "malformed",
-    ),
-    Canary(
-        "markers and tokens of one incarnation",
-        replaced(Definition, "expect", _any_incarnation),
-        "makings",
-        seed=87,
     ),
 ]

@@ -2,19 +2,17 @@
 
 from typing import Final
 
-from countledger.compaction import deletion, deletions, plan
+from countledger.compaction import deletion, plan
 from countledger.compaction.archive import GenerationArchiver
 from countledger.compaction.deletion import CounterRegions, HeadEmptier
 from countledger.compaction.deletions import LedgerDeleter
-from countledger.compaction.regions import Regions
 from countledger.ledger import exact
 from countledger.ledger.attributes import Item
 from countledger.ledger.exact import Head
-from countledger.ledger.limits import HOUR_MS
 from countledger.ledger.operations import Absent, Compare, Condition
-from tests.simulation.canary import Canary, all_of, rated, replaced, shaped
-from tests.simulation.faults import Fault
+from tests.simulation.canary import Canary
 from tests.simulation.shape import DELETED_EVERYWHERE
+from tests.switches import all_of, replaced
 
 
 def _is_generation(head: Head) -> Condition:
@@ -58,30 +56,6 @@ CANARIES: Final = [
         replaced(LedgerDeleter, "_doubt_ms", lambda *_: -(10**12)),
         "deletion",
         seed=12,
-    ),
-    # Several callers delete one counter at once here, which nobody has compacted before, and each
-    # may pause for two hours between reading the entries and publishing their sum.
-    Canary(
-        "an empty head stays for a day",
-        all_of(
-            replaced(deletions, "EMPTY_HEAD_LIFE_MS", 0),
-            # The right to merge ends a run that pauses for so long; the rule must hold without it.
-            replaced(Regions, "check_lease", lambda _self: None),
-            rated(Fault.FROZEN, 0.05),
-            shaped(
-                freeze_ms=2 * HOUR_MS,
-                weights={
-                    "record": 2.0,
-                    "deletion call": 4.0,
-                    "deletion rest": 1.0,
-                    "exact read": 1.0,
-                },
-                archive=False,
-                accidents=0,
-            ),
-        ),
-        "deletion",
-        seed=5,
     ),
     # The total of another region goes while the region shows the deleted entries still.
     Canary(

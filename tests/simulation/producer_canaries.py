@@ -6,42 +6,25 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from countledger.consumers import audit
-from countledger.consumers.leftovers import Leftovers
 from countledger.infra.portability.export import Exporter
 from countledger.infra.portability.importing import Importer, ImportResult
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import (
-    ConditionFailed,
-    Reason,
     SequenceExists,
-    TransactionCancelled,
 )
-from countledger.ledger.operations import Assign, Compare, Delete, Put
 from countledger.producers import kinesis
 from countledger.producers.buffer import sending, settings, spool
 from countledger.producers.buffer.producer import BufferedProducer
-from countledger.producers.claims.claim import Freeing, Taking
 from countledger.producers.ingest import entries, ingest
 from countledger.producers.ingest.ingest import Ingest
 from countledger.producers.recorder import Compensator
-from countledger.producers.sequences import sequences
-from countledger.producers.sequences.sequence import Collection
-from countledger.producers.sequences.sequences import Appending, ExpectedDraw, Lease
-from countledger.producers.strict import multi_update
-from countledger.producers.strict.multi_update import KeyedWrite
+from countledger.producers.sequences.sequences import Lease
 from tests.simulation import product
-from tests.simulation.canary import (
-    Canary,
-    all_of,
-    refusals_believed,
-    replaced,
-    unconditional,
-    wrapped,
-)
-from tests.simulation.dynamo import SimulatedClient
+from tests.simulation.canary import Canary
 from tests.simulation.shape import COPIES
 from tests.simulation.world import World
+from tests.switches import all_of, replaced, wrapped
 
 _NUMBERS: Final = count(10**6)
 
@@ -97,44 +80,6 @@ def _arrived(decode: Any, data: bytes, *, arrived_ms: int, origin: str) -> Entry
 def _bound(entry: Entry) -> Entry:
     """What is in a message is no part of its identity: who knows the id replaces the entry."""
     return entry if entry.key is not None else replace(entry, message_id=entry.id)
-
-
-def _remove_by_age(leftovers: Leftovers, _counter: str, markers: Any) -> None:  # noqa: ANN401
-    """Markers are removed by their time, whichever counter they belong to."""
-    now_ms = max((marker["at"] for marker in markers), default=0)
-    for marker in markers:
-        key = {name: marker[name] for name in ("counter", "part")}
-        leftovers._delete_item(key, Compare("at", "<=", now_ms))
-
-
-def _hopeful(interpret: Any, draw: ExpectedDraw, reply: Any) -> Any:  # noqa: ANN401 - handed on
-    """After a lost answer the next number passes for one's own."""
-    before = getattr(reply.state, "before", None)
-    found = reply.answer if isinstance(reply.answer, dict) else {}
-    if before and found.get("total") == before.last + 1:
-        reply = replace(reply, answer={**found, "tag": before.tag})
-    return interpret(draw, reply)
-
-
-def _taken_again(write: Any, step: Taking) -> Any:  # noqa: ANN401 - a write
-    """An owner that takes what it has already makes another claim of it."""
-    update = write(step)
-    return replace(update, clauses=(Assign("id", step.claim_id), *update.clauses))
-
-
-def _in_steps(transact: Any, dynamo: SimulatedClient, writes: Any, token: str) -> Any:  # noqa: ANN401
-    """One counter after the other."""
-    first = writes[0]
-    if not (isinstance(first, Put) and first.item["counter"].startswith("keyed#")):
-        return transact(dynamo, writes, token)
-    for number, write in enumerate(writes):
-        try:
-            (dynamo.put if isinstance(write, Put) else dynamo.update)(write)
-        except ConditionFailed as failed:
-            reasons = [Reason("None")] * len(writes)
-            reasons[number] = Reason("ConditionalCheckFailed", failed.item)
-            raise TransactionCancelled(tuple(reasons)) from None
-    return True
 
 
 def _of_an_id_of_its_own(entry_of: Any, importer: Importer, line: Any) -> Any:  # noqa: ANN401
@@ -280,66 +225,4 @@ CANARIES: Final = [
         "ingest",
         seed=1,
     ),
-    Canary(
-        "marker: deleted by its incarnation",
-        replaced(Leftovers, "_delete_old", _remove_by_age),
-        "makings",
-        seed=28,
-    ),
-    Canary("append: on condition", unconditional(Collection, "put"), "numbers", seed=4),
-    # After a lost answer the item is put under the next number.
-    Canary(
-        "append: an uncertain number is read",
-        all_of(
-            replaced(Appending, "_doubt", lambda *_: None),
-            replaced(Appending, "_is_mine", lambda *_: False),
-        ),
-        "numbers",
-        seed=3,
-    ),
-    Canary(
-        "draw_expected: its condition", unconditional(sequences, "plan_expected"), "numbers", seed=2
-    ),
-    Canary(
-        "draw_expected: its tag", wrapped(ExpectedDraw, "_interpret", _hopeful), "numbers", seed=13
-    ),
-    Canary(
-        "sequences: deleted by their id",
-        replaced(
-            sequences,
-            "Delete",
-            lambda table, key, _condition: Delete(table, key, Compare("method", "=", "sequence")),
-        ),
-        "numbers",
-        seed=34,
-    ),
-    Canary("claims: released by their owner", unconditional(Freeing, "write"), "numbers", seed=1),
-    Canary("claims: taken if free", unconditional(Taking, "write"), "numbers", seed=1),
-    Canary(
-        "claims: released by their id",
-        wrapped(
-            Freeing,
-            "write",
-            lambda write, step: replace(
-                write(step), condition=Compare("owner", "=", step.claim.owner)
-            ),
-        ),
-        "numbers",
-        seed=16,
-    ),
-    Canary(
-        "claims: an owner's claim keeps its id",
-        wrapped(Taking, "write", _taken_again),
-        "numbers",
-        seed=7,
-    ),
-    Canary(
-        "transfer: one transaction",
-        wrapped(SimulatedClient, "transact", _in_steps),
-        "joint",
-        seed=1,
-    ),
-    # The marker of a key is put even if there is one.
-    Canary("transfer: its marker", unconditional(multi_update, "_marker"), "joint", seed=2),
-    Canary("transfer: refusals are confirmed", refusals_believed(KeyedWrite), "joint", seed=86),
 ]

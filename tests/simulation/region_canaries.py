@@ -9,8 +9,9 @@ from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.regions import Regions
 from countledger.compaction.salvage import Salvage, SalvageEvidence, SalvageFate
 from countledger.ledger.attributes import Item
-from tests.simulation.canary import Canary, all_of, replaced, wrapped
+from tests.simulation.canary import Canary
 from tests.simulation.shape import HOMES, LOSSES
+from tests.switches import all_of, replaced, wrapped
 
 _NO_CHECK: Final = replaced(Regions, "check_lease", lambda _self: None)
 

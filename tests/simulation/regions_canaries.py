@@ -6,8 +6,9 @@ from typing import Any, Final
 from countledger.ledger.attempts import Done, GiveUp, Reply
 from countledger.producers.strict import applying, counters, optimistic, token
 from countledger.producers.strict.outcome import Applied
-from tests.simulation.canary import Canary, all_of, replaced, wrapped
+from tests.simulation.canary import Canary
 from tests.simulation.strong import RegionConflict
+from tests.switches import all_of, replaced, wrapped
 
 # The answer tables of the methods that work over regions.
 _TABLES: Final = (applying, optimistic, token)

@@ -12,8 +12,9 @@ from countledger.ledger.attributes import Item
 from countledger.ledger.calendar import zone_of
 from countledger.ledger.operations import Absent, Add, AssignOnce, Clause
 from countledger.ledger.windows import WindowSetting
-from tests.simulation.canary import Canary, all_of, little_but, replaced, unconditional, wrapped
+from tests.simulation.canary import Canary, little_but
 from tests.simulation.shape import DELETED_WINDOWS, WINDOWS
+from tests.switches import all_of, replaced, unconditional, wrapped
 
 
 def _by_the_total(
