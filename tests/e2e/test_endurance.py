@@ -4,8 +4,8 @@ import pytest
 
 from countledger.infra.local.stack import LocalStack
 from tests.e2e.world import alter_total
-from tests.simulation.canary import Canary
-from tests.simulation.hold_canaries import CANARIES as HOLDS
+from tests.exploring.canary import SwitchedOff
+from tests.exploring.producer_canaries import RULES_OF_HOLDS
 from tools.endurance import reserving
 from tools.endurance.scenarios import SCENARIOS, Scenario
 from tools.endurance.world import Sent, World
@@ -78,9 +78,9 @@ def test_a_small_run_of_reservations_leaks_nothing() -> None:
     assert row.events >= 3_000
 
 
-@pytest.mark.parametrize("canary", HOLDS, ids=[one.rule for one in HOLDS])
+@pytest.mark.parametrize("canary", RULES_OF_HOLDS, ids=lambda one: one.rule)
 def test_a_run_of_reservations_notices_a_wrong_rule(
-    canary: Canary, monkeypatch: pytest.MonkeyPatch
+    canary: SwitchedOff, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     canary.switch_off(monkeypatch)
 

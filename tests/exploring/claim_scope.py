@@ -62,7 +62,12 @@ def _model(owners: _Owners, call: str) -> Iterator[Effect]:
 
 def _takes(owners: _Owners, call: str) -> Iterator[Effect]:
     (x, y), who = owners, call.partition(" ")[0]
-    if call == "ann takes c1":
+    if call == "ann takes both":
+        if x == "bob":
+            yield Effect(_OwnedBy(x), owners)
+        else:
+            yield Effect(lambda answer: isinstance(answer, bool), (x or "ann", y or "ann"))
+    elif call == "ann takes c1":
         if not x:
             yield Effect(True, (f"ann {_ID}", y))
             yield Effect(NotClaimed, owners)  # that claim was released before
@@ -121,6 +126,9 @@ CLAIMS: Final = Capability(
     calls={
         "ann takes": lambda ledger: _take(ledger, "ann"),
         "ann takes c1": lambda ledger: _take(ledger, "ann", "x", _ID),
+        "ann takes both": lambda ledger: ledger.claims.take(
+            *(Claim(_SCOPE, value, "ann") for value in _VALUES)
+        ),
         "bob takes": lambda ledger: _take(ledger, "bob"),
         "ann releases": lambda ledger: ledger.claims.release(Claim(_SCOPE, "x", "ann")),
         "ann releases c1": lambda ledger: ledger.claims.release(Claim(_SCOPE, "x", "ann", _ID)),
@@ -129,6 +137,7 @@ CLAIMS: Final = Capability(
     scripts=(
         ("ann takes",),
         ("ann takes c1",),
+        ("ann takes both",),
         ("bob takes",),
         ("ann releases",),
         ("ann releases c1",),

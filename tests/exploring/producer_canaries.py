@@ -538,8 +538,9 @@ _CLAIMS: Final = (
     SwitchedOff(
         "a claim that its owner takes again keeps its id",
         "claims",
-        "taken: ann takes",
+        "taken: ann takes both",
         wrapped(Taking, "write", _taken_again),
+        faults=0,
     ),
     SwitchedOff(
         "a claim that an item of the app refused moves a fence before it says so",
