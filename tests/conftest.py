@@ -76,7 +76,6 @@ _THOROUGH_TESTS: Final = (
     # The other four fifths of the simulation's seeds, without which not everything has happened.
     "the other seeds]",
     "everything_has_happened",
-    "thirty_two_threads",
     # What they check in an event loop is checked in every transport, or by one operation each.
     "a_session_of_an_app_has_the_fixtures",
     "acknowledged_is_stored[fast-awaited",

@@ -21,8 +21,7 @@ from countledger.ledger.limits import MINUTE_MS
 from countledger.producers.claims.claim import Claim, Taking
 from countledger.producers.claims.claims import Claims
 from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem
-from tests.engines.differences import Difference
-from tests.engines.numbering import all_items, at_once, claims_of, own_table, units
+from tests.engines.numbering import all_items, claims_of, own_table, units
 from tests.engines.store import Store
 
 THREADS = 32
@@ -254,36 +253,6 @@ def test_a_condition_on_an_index_does_not_make_its_attribute_unique(
             KeyConditionExpression="email = :e",
             ExpressionAttributeValues={":e": {"S": "ann@x.org"}},
         )
-
-
-def test_of_thirty_two_threads_one_gets_the_value(tables: Store, users: str, scope: str) -> None:
-    """By its primary key, and with the user's own item; the others hear whose it is."""
-    if tables.engine.has(Difference.LOSES_UPDATES_UNDER_THREADS):
-        pytest.skip(Difference.LOSES_UPDATES_UNDER_THREADS.value)
-    everybody = [claims_of(tables) for _ in range(THREADS)]
-
-    def alone(n: int) -> object:
-        return _told(partial(everybody[n].take, Claim(scope, "bare", f"u-{n}")))
-
-    def with_item(n: int) -> object:
-        own = NewItem(users, {"id": f"u-{n}", "email": "one@x.org"}, ("id",))
-        return _told(partial(everybody[n].take, Claim(scope, "one@x.org", f"u-{n}"), own=[own]))
-
-    for value, take in (("bare", alone), ("one@x.org", with_item)):
-        told = at_once([partial(take, n) for n in range(THREADS)])
-        winner = claims_of(tables).owner(scope, value)
-        assert told.count(True) == 1
-        assert told.index(True) == int(str(winner).removeprefix("u-"))
-        assert {t for t in told if t is not True} == {winner}
-    assert len(_stored(tables, users)) == 1
-
-
-def _told(take: Callable[[], bool]) -> object:
-    """That it is taken, or by whom it was."""
-    try:
-        return take()
-    except AlreadyClaimed as refused:
-        return refused.owner
 
 
 def test_p9_a_claim_costs_one_unit_and_with_others_two_each(

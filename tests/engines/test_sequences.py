@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from time import perf_counter
 
 import pytest
 
@@ -177,61 +176,6 @@ def test_p9_others_who_were_faster_cost_a_write_each(
             way(slow)
             spent = tuple(now - then for now, then in zip(units(slow), before, strict=True))
             assert spent == (overtaken + 1, reads)
-
-
-def _numbers(store: Store, draw: Callable[[Sequences], list[int]]) -> list[list[int]]:
-    """What thirty-two processes' threads draw at once."""
-    drawers = [sequences_of(store, clock=SystemClock()) for _ in range(THREADS)]
-    return at_once([partial(draw, drawer) for drawer in drawers])
-
-
-@pytest.mark.parametrize("way", ["draw", "block", "expected"])
-def test_thirty_two_threads_draw_no_number_twice(store: Store, sequence: str, way: str) -> None:
-    """Nor leave one out where no answer is lost; and what each draws grows."""
-    _threads_are_told(store)
-
-    def draw(sequences: Sequences) -> list[int]:
-        if way == "draw":
-            return [sequences.draw(sequence) for _ in range(6)]
-        if way == "block":
-            return [n for _ in range(3) for n in sequences.draw_block(sequence, 7)]
-        return [_patiently(lambda: sequences.draw_expected(sequence)) for _ in range(3)]
-
-    drawn = _numbers(store, draw)
-
-    everything = [number for numbers in drawn for number in numbers]
-    assert sorted(everything) == list(range(1, len(everything) + 1))
-    assert all(numbers == sorted(numbers) for numbers in drawn)
-
-
-@pytest.mark.parametrize("way", ["draw", "block", "expected", "append"])
-def test_a_draw_acknowledged_before_another_begins_has_the_smaller_number(
-    store: Store, sequence: str, way: str
-) -> None:
-    _threads_are_told(store)
-    with own_table(store, "N") as table:
-        collection = Collection(table, ("post", "p"), "place")
-
-        def draw(sequences: Sequences) -> list[tuple[float, float, int]]:
-            ways = {
-                "draw": lambda: sequences.draw(sequence),
-                "block": lambda: sequences.draw_block(sequence, 5)[-1],
-                "expected": lambda: sequences.draw_expected(sequence),
-                "append": lambda: sequences.append(collection, {}).number,
-            }
-            told = []
-            for _ in range(3):
-                begun = perf_counter()
-                number = _patiently(ways[way])
-                told.append((begun, perf_counter(), number))
-            return told
-
-        drawers = [sequences_of(store, clock=SystemClock()) for _ in range(8)]
-        told = [one for many in at_once([partial(draw, d) for d in drawers]) for one in many]
-
-    pairs = [(a, b) for a in told for b in told if a[1] < b[0]]
-    assert len(pairs) > len(told)
-    assert all(first < second for (_, _, first), (_, _, second) in pairs)
 
 
 def test_thirty_two_threads_share_a_lease(store: Store, sequence: str) -> None:

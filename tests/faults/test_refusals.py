@@ -7,6 +7,8 @@ import pytest
 
 from countledger.consumers.totals import SnapshotReader
 from countledger.ledger.errors import IdempotencyKeyReused
+from countledger.ledger.operations import AllOf, Compare, Condition
+from countledger.producers.strict import multi_update
 from countledger.producers.strict.definition import SPREADABLE, Method
 from countledger.producers.strict.outcome import (
     Applied,
@@ -18,7 +20,8 @@ from countledger.producers.strict.outcome import (
 )
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
-from tests.faults.injection import Fault, Kind, faults, first_reason_kept_back
+from tests.faults.canary import Rule, WrongNumber, judged
+from tests.faults.injection import Fault, Kind, before_call, faults, first_reason_kept_back
 from tests.faults.play import ON_THE_ENGINE
 from tests.faults.sellers import client_of, others_change, seller_of, write_of
 
@@ -192,6 +195,35 @@ def test_no_snapshot_shows_half_a_transfer(store: Store, counter: str) -> None:
         moving.result()
 
     assert sums == {5}
+
+
+def without_the_version(patch: pytest.MonkeyPatch) -> None:
+    """Set a counter by what was read, whatever came since."""
+
+    def of(incarnation: str, *_: Condition) -> Condition:
+        return AllOf(Compare("incarnation", "=", incarnation))
+
+    patch.setattr(multi_update, "of", of)
+
+
+@judged(without_the_version)
+@pytest.mark.parametrize("bins", [1, 3])
+def test_a_bound_that_moves_meanwhile_is_respected(
+    store: Store, counter: str, bins: int, rule: Rule
+) -> None:
+    """It comes between the read and the write: what was to be set lies outside of it now."""
+    seller, other = seller_of(store), seller_of(store)
+    seller.create(counter, method="atomic", upper=9, opening=5, bins=bins)
+
+    def lowered() -> None:
+        other.set_bounds(counter, upper=6)
+
+    with rule.watched():
+        with before_call(client_of(seller), "TransactWriteItems", lowered):
+            outcome = seller.transactions.set_value(counter, 8, key=f"s {counter}")
+        if seller.show(counter).value != 5:
+            raise WrongNumber(counter)
+        assert outcome == BoundReached(counter, 5, "upper", 6, 3)
 
 
 def test_a_value_that_others_change_each_time_is_contended(store: Store, counter: str) -> None:

@@ -33,8 +33,8 @@ _SUITES: Final = (
 _SINGLE: Final = "tests/simulation/test_[flp]*.py"
 # It reads the sources, and would notice each mutant by its layout.
 _NOT_MEASURED: Final = frozenset({"tests/unit/test_layout.py"})
-# One fast engine is enough to see a mutant; the archive needs S3, which only one engine has.
-_SELECTION: Final = ("-m", "not long", "-k", "(not ministack and not dynoxide) or test_archive")
+# The tables in memory are enough to see a mutant.
+_SELECTION: Final = ("-m", "not long", "-k", "not ministack and not dynoxide and not moto")
 _PART: Final = 12
 # Of each focus, and of none: these draw what they do.
 _SEEDS: Final = 12
@@ -48,7 +48,7 @@ EXTRA: Final[dict[str, tuple[str, ...]]] = {
     "consumers/alerts": ("e2e/test_alerts.py", "e2e/test_commands.py"),
     "consumers": ("e2e/test_audit.py", "e2e/test_deployed.py", "e2e/test_alerts.py"),
     "producers/ingest": ("e2e/test_kinesis.py",),
-    "producers/quotas": ("engines/test_quotas.py",),
+    "producers/quotas": ("unit/quotas/test_quotas.py",),
     "producers/sequences": ("engines/test_sequences.py",),
     "producers/strict": ("engines/test_strict.py",),
     "producers": ("engines/test_claims.py",),
