@@ -8,8 +8,7 @@ from tests.engines.store import Store
 from tests.faults.canary import WrongNumber
 from tests.faults.injection import Fault, Kind, faults
 from tests.faults.producing import buffered_on
-from tests.faults.product import recorder_of, writer_of
-from tests.faults.ways import known
+from tests.faults.recording import known, recorder_of, writer_of
 
 PATIENT_MS = 30_000
 PLAIN = Buffering(linger_ms=PATIENT_MS, attempts=8)

@@ -16,9 +16,15 @@ from tests.engines.clock import HandClock
 from tests.engines.store import Store
 from tests.faults.canary import Rule, judged
 from tests.faults.injection import Fault, Kind, faults
-from tests.faults.numbers import expect_sum
-from tests.faults.product import recorder_of, writer_of
-from tests.faults.ways import Record, known, one_batch, one_timed
+from tests.faults.recording import (
+    Record,
+    expect_sum,
+    known,
+    one_batch,
+    one_timed,
+    recorder_of,
+    writer_of,
+)
 
 # ---- rules to switch off ----
 

@@ -1,21 +1,18 @@
 """What an app hears, and what the ledger holds, when a write of an entry goes wrong."""
 
 from dataclasses import replace
+from itertools import repeat
 
 import pytest
 
-from countledger.ledger.errors import (
-    IdempotencyKeyReused,
-)
+from countledger.ledger.errors import CountledgerError, IdempotencyKeyReused
 from countledger.producers.event import Event, Status
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
 from tests.faults.injection import GARBLED, Fault, Kind, faults
 from tests.faults.leftovers import unprocessed
-from tests.faults.numbers import expect_sum
 from tests.faults.play import ON_THE_ENGINE
-from tests.faults.product import recorder_of, writer_of
-from tests.faults.ways import deltas, known, one_batch
+from tests.faults.recording import deltas, expect_sum, known, one_batch, recorder_of, writer_of
 
 
 @ON_THE_ENGINE
@@ -56,3 +53,23 @@ def test_after_a_lost_answer_the_own_entry_is_recorded_and_anothers_is_not(
         mine.record(Event(counter, 2, "theirs"))
 
     expect_sum(store, counter, [1, 1])
+
+
+@pytest.mark.parametrize("fault", [Fault(Kind.TIMEOUT), Fault(Kind.THROTTLE)], ids=str)
+def test_p1_a_first_use_that_fails_is_an_outcome_of_many(
+    store: Store, counter: str, fault: Fault
+) -> None:
+    """Each event says for itself whether it was recorded; the read is not repeated for each."""
+    recorder = recorder_of(store)
+    other = f"other-{counter}"
+    client = recorder.sender.namespaces.connection.retrying.client
+
+    with faults(client, at="GetItem", plan=repeat(fault, 4)):
+        *failed, recorded = recorder.record_many(
+            [Event(counter, 1), Event(counter, 2), Event(other, 7)]
+        )
+
+    assert [isinstance(one, CountledgerError) for one in failed] == [True, True]
+    assert getattr(recorded, "status", None) == "recorded"
+    expect_sum(store, counter, [])
+    expect_sum(store, other, [7])
