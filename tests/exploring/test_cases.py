@@ -16,8 +16,8 @@ from tests.exploring.scopes import CAPABILITIES
 
 _DOCS: Final = Path(__file__).parents[2] / "docs"
 # One case of so many is part of `make test`, and of `make test-all`; and how many at the most.
-_PART: Final = 12
-_MOST: Final = 6
+_PART: Final = 24
+_MOST: Final = 3
 _THOROUGH_PART: Final = 3
 _THOROUGH_MOST: Final = 12
 

@@ -157,20 +157,24 @@ def dict_of(items: Items) -> dict[Any, Any]:
     return items
 
 
+# Of which each value is as it is.
+_PLAIN: Final = frozenset({str, int, bool, bytes, type(None)})
+
+
 def plain(value: object) -> Any:  # noqa: ANN401, PLR0911 - hashable; one for each kind
     """A value that is equal for equal answers and items, and can be hashed."""
-    if value is None or isinstance(value, str | int | bool | bytes):
+    if type(value) in _PLAIN:
         return value
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return tuple([(key, plain(value[key])) for key in sorted(value)])
-    if isinstance(value, set | frozenset):
-        return ("set", *sorted(map(repr, value)))
-    if isinstance(value, Reason):
-        return value.code, plain(value.item)
     if isinstance(value, Answer):
         return plain(value.value), plain(value.error)
+    if isinstance(value, Reason):
+        return value.code, plain(value.item)
     if isinstance(value, list | tuple):
         return tuple([plain(one) for one in value])
+    if isinstance(value, set | frozenset):
+        return ("set", *sorted(map(repr, value)))
     if isinstance(value, ConditionFailed):
         return "ConditionFailed", plain(value.item)
     if isinstance(value, TransactionCancelled):

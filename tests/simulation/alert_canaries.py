@@ -166,6 +166,7 @@ CANARIES: Final = [
         ),
         "alerts",
         seed=207,
+        rare=True,
     ),
     Canary(
         "alerts: a change leaves in time",

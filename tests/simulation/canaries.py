@@ -133,6 +133,7 @@ _TOTALS: Final = [
         ),
         "totals",
         seed=6,
+        rare=True,
     ),
     Canary(
         "REMOVE adds nothing",
@@ -161,6 +162,7 @@ _TOTALS: Final = [
         ),
         "totals",
         seed=59,
+        rare=True,
     ),
     Canary(
         "repair on condition of the version",
@@ -221,7 +223,8 @@ _LEDGER: Final = [
         "shown alike by every region",
         replaced(plan, "shown_alike", lambda found, _: list(found)),
         "merges",
-        seed=65,
+        seed=128,
+        rare=True,
     ),
     Canary(
         "the time of a bare key",

@@ -31,6 +31,8 @@ class Canary:
         focus: what the simulations do, in which it is looked for; None: anything.
         within: in how many of them it must be caught.
         seed: the one in which it was caught last, tried first.
+        rare: whether few seeds catch it, so that another one is a long search: it is left to
+            `make test-all`.
     """
 
     rule: str
@@ -38,6 +40,7 @@ class Canary:
     focus: str | None = None
     within: int = 400
     seed: int = 0
+    rare: bool = False
 
     def caught_by(self) -> int | None:
         """The seed that breaks a promise without the rule; that the variant crashes is no catch."""

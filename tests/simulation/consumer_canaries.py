@@ -62,6 +62,7 @@ CANARIES: Final = [
         all_of(_RESTARTS, replaced(materializer, "above", lambda records, _position: records)),
         "progress",
         seed=321,
+        rare=True,
     ),
     Canary(
         "watermarks go by progress",
@@ -78,14 +79,16 @@ CANARIES: Final = [
             replaced(PassedShards, "_is_fresh", lambda *_: False),
         ),
         "progress",
-        seed=6,
+        seed=135,
+        rare=True,
     ),
     Canary(
         "no update leaves late",
         all_of(_RESTARTS, replaced(Deadline, "check", lambda _deadline: None)),
         "progress",
         within=800,
-        seed=186,
+        seed=360,
+        rare=True,
     ),
     # Little else happens here but that progress is lost, and that mappings are made again.
     Canary(
@@ -97,6 +100,7 @@ CANARIES: Final = [
         "progress",
         within=800,
         seed=7,
+        rare=True,
     ),
     # Either half of a batch may come first.
     Canary(
@@ -117,6 +121,7 @@ CANARIES: Final = [
         ),
         "repairs",
         seed=31,
+        rare=True,
     ),
     Canary(
         "verify by the stream, not by entry times",

@@ -32,6 +32,7 @@ CANARIES: Final = [
         replaced(plan, "is_still", _is_generation),
         "merges",
         seed=32,
+        rare=True,
         within=600,
     ),
     # A read accepts every second head that is not two generations ahead.
@@ -42,27 +43,31 @@ CANARIES: Final = [
         ),
         "merges",
         seed=27,
+        rare=True,
     ),
     # A total goes with its watermarks while its records are in the stream.
     Canary(
         "deletion waits for the stream",
         replaced(deletion, "STREAM_RECORD_MAX_AGE_MS", 0),
         "deletion",
-        seed=239,
+        seed=250,
+        rare=True,
     ),
     # Whatever is found under the name goes, whenever it was made.
     Canary(
         "memberships of one counter",
         replaced(LedgerDeleter, "_doubt_ms", lambda *_: -(10**12)),
         "deletion",
-        seed=12,
+        seed=60,
+        rare=True,
     ),
     # The total of another region goes while the region shows the deleted entries still.
     Canary(
         "a total goes once its region shows the empty head",
         replaced(CounterRegions, "_unshown", lambda *_: None),
         DELETED_EVERYWHERE,
-        seed=2,
+        seed=25,
+        rare=True,
     ),
     Canary(
         "the totals of all regions go",
@@ -75,6 +80,7 @@ CANARIES: Final = [
         replaced(CounterRegions, "unproven", lambda *_: None),
         DELETED_EVERYWHERE,
         seed=500,
+        rare=True,
     ),
     # A home that was replaced meanwhile empties what the next one has merged.
     Canary(
@@ -85,6 +91,7 @@ CANARIES: Final = [
         ),
         DELETED_EVERYWHERE,
         seed=864,
+        rare=True,
     ),
     Canary(
         "archives are recorded", replaced(GenerationArchiver, "owes", _owes), "deletion", seed=3

@@ -38,7 +38,7 @@ CANARIES: Final = [
         HOMES,
         seed=7,
     ),
-    Canary("the lease is looked at as a request leaves", _NO_CHECK, HOMES, seed=234),
+    Canary("the lease is looked at as a request leaves", _NO_CHECK, HOMES, seed=234, rare=True),
     Canary(
         "a lease of another home is waited for",
         replaced(LeaseTerms, "after_ms", property(lambda _self: -(10**12))),
@@ -50,12 +50,14 @@ CANARIES: Final = [
         wrapped(salvage, "fate_of", _merged_ones_too),
         "merges",
         seed=1042,
+        rare=True,
     ),
     Canary(
         "nothing is merged before the salvage",
         wrapped(regions, "next_epoch", _loss_forgotten),
         LOSSES,
         seed=155,
+        rare=True,
     ),
     Canary(
         "salvage reads again what it brings in",

@@ -30,7 +30,7 @@ from tests.switches import replaced
 
 SEEDS: Final = int(os.environ.get("COUNTLEDGER_SIMULATIONS", "300"))
 # `make test` runs the first ones.
-PARTS: Final = (range(SEEDS // 5), range(SEEDS // 5, SEEDS))
+PARTS: Final = (range(SEEDS // 8), range(SEEDS // 8, SEEDS))
 NAMES: Final = ("the first seeds", "the other seeds")
 # And in which share of the seeds little happens but what the focus names.
 FOCUSES: Final = (
@@ -146,10 +146,22 @@ def test_a_seed_in_which_a_variant_crashes_is_passed_over() -> None:
     assert Canary("none", replaced(Simulation, "run", crash)).caught_by() == 2
 
 
-@pytest.mark.parametrize("canary", CANARIES, ids=lambda canary: canary.rule)
+@pytest.mark.parametrize(
+    "canary",
+    [
+        pytest.param(one, id=one.rule, marks=[pytest.mark.thorough] if one.rare else [])
+        for one in CANARIES
+    ],
+)
 def test_each_wrong_variant_is_caught(canary: Canary) -> None:
     """With the rule kept, the very seed that catches the variant is good."""
     caught = canary.caught_by()
 
     assert caught is not None, f"nothing goes wrong without: {canary.rule}"
-    Simulation(caught, focus=canary.focus).run()
+    _run(caught, canary.focus)
+
+
+@cache
+def _run(seed: int, focus: str | None) -> None:
+    """Once for all rules that it catches."""
+    Simulation(seed, focus=focus).run()

@@ -104,6 +104,7 @@ CANARIES: Final = [
         replaced(window_audit, "unchanged", lambda *_: Absent("never")),
         WINDOWS,
         seed=433,
+        rare=True,
     ),
     Canary(
         "a rebuild reads all entries, merged ones as well",
@@ -115,5 +116,6 @@ CANARIES: Final = [
         replaced(window_writer, "new_windows_id", lambda setting_id, *_: setting_id),
         DELETED_WINDOWS,
         seed=157,
+        rare=True,
     ),
 ]
