@@ -18,13 +18,13 @@ from countledger.ledger.asynchronous.calls import OpenClients, loop_connection
 from countledger.ledger.asynchronous.forms import AsyncForm, awaited, iterated, iterated_in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
     from typing import Self
 
     import boto3
 
-    from countledger import Receipt, Settings, Total, TotalOverRegions
+    from countledger import Buffering, Failure, Receipt, Settings, Total, TotalOverRegions
     from countledger.compaction.asynchronous.forms import (
         AsyncDeletions,
         AsyncSchedules,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         AsyncStrictCounters,
     )
     from countledger.producers.asynchronous.streams import AsyncExpiredEntries, AsyncKinesisProducer
+    from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
 
 
 _L = TypeVar("_L", bound="AsyncCountLedger")
@@ -134,7 +135,6 @@ class AsyncCountLedger(AsyncForm[CountLedger]):
     names_page = awaited(CountLedger.names_page)
     counters = iterated(CountLedger.counters)
     due = iterated(CountLedger.due)
-    buffered = awaited(CountLedger.buffered_async)
 
     async def compactor(self, *, archive_as_found: bool = False) -> AsyncWorker:
         """As `CountLedger.compactor`; the worker works in threads."""
@@ -144,6 +144,24 @@ class AsyncCountLedger(AsyncForm[CountLedger]):
             "compactor", lambda: self._ledger.compactor(archive_as_found=archive_as_found)
         )
         return AsyncWorker(self._opened, lambda: made)
+
+    async def buffered(
+        self,
+        buffering: Buffering | None = None,
+        *,
+        on_failure: Callable[[Failure], object] | None = None,
+    ) -> AsyncBufferedProducer:
+        """As `CountLedger.buffered`; callbacks are called in the event loop, and must not block."""
+        from countledger import Buffering
+        from countledger.producers.buffer.asynchronous import AsyncBufferedProducer, AsyncOutcomes
+        from countledger.producers.buffer.producer import BufferedProducer
+
+        connection, settings = self._ledger.connection, buffering or Buffering()
+        made = await self._call(
+            "buffered",
+            lambda: BufferedProducer(connection, settings, on_failure, AsyncOutcomes),
+        )
+        return AsyncBufferedProducer(made)
 
     @overload
     async def total(

@@ -59,7 +59,6 @@ if TYPE_CHECKING:
         QuarantineService,
         RedriveAnswer,
     )
-    from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
     from countledger.producers.claims.claims import Claims
     from countledger.producers.ingest.redrive import ExpiredEntries
     from countledger.producers.kinesis import KinesisProducer
@@ -197,22 +196,6 @@ class CountLedger:
         from countledger.producers.buffer.producer import BufferedProducer
 
         return BufferedProducer(self.connection, buffering or Buffering(), on_failure)
-
-    def buffered_async(
-        self,
-        buffering: Buffering | None = None,
-        *,
-        on_failure: Callable[[Failure], object] | None = None,
-    ) -> AsyncBufferedProducer:
-        """As `buffered`, for an event loop: use it by `async with`. Needs the extra `async`.
-
-        Finding the stack may take a request: create the producer before the loop runs, or set the
-        names of the tables.
-        """
-        from countledger import Buffering
-        from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
-
-        return AsyncBufferedProducer(self.connection, buffering or Buffering(), on_failure)
 
     def set_value(
         self,

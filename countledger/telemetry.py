@@ -10,8 +10,7 @@ Exporters are a matter of the application: without its OpenTelemetry SDK nothing
 
 Outcomes of quotas are counted: how many were admitted, denied and committed, and the overruns.
 
-Requests of event loops (`AsyncCountLedger`, `buffered_async`), and those to other services, have no
-spans.
+Requests of `AsyncCountLedger`, and those to other services, have no spans.
 """
 
 from __future__ import annotations

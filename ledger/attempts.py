@@ -47,9 +47,8 @@ Example: put an item unless it exists, and report whether this call wrote it.
 ...
 ...     return attempt(None, request, interpret, give_up, attempts)
 
-`attempt` returns a generator of steps. `run` carries the steps out in a thread and `run_async` in
-an event loop, so a protocol has both forms without a second implementation. Protocols compose with
-`yield from`: the steps of one may be part of another, and an `Attempts` that both share limits and
+`attempt` returns a generator of steps, which `run` carries out. Protocols compose with `yield
+from`: the steps of one may be part of another, and an `Attempts` that both share limits and
 remembers the attempts of both. A single request beside the attempts, such as a read that decides
 what a final answer means, is `answer = yield Send(operation)`; it raises what goes wrong. `Recheck`
 is for a follow-up whose answer may lead to another attempt.
@@ -103,7 +102,7 @@ from countledger.ledger.operations import (
 from countledger.ledger.suspension import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Callable, Iterator
     from random import Random
 
     from countledger.ledger.attributes import Item
@@ -387,20 +386,6 @@ def run(steps: Steps[_T], perform: Callable[[Step], Answer]) -> _T:
         try:
             answer = perform(step)
         except (CountledgerError, Interrupted) as error:
-            answer = error
-
-
-async def run_async(steps: Steps[_T], perform: Callable[[Step], Awaitable[Answer]]) -> _T:
-    answer: Answer = None
-    while True:
-        try:
-            step = _next_step(steps, answer)
-        except StopIteration as end:
-            outcome: _T = end.value
-            return outcome
-        try:
-            answer = await perform(step)
-        except CountledgerError as error:
             answer = error
 
 

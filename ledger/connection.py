@@ -19,14 +19,7 @@ from botocore.config import Config
 from botocore.session import Session as CoreSession
 from urllib3 import PoolManager
 
-from countledger.ledger.attempts import (
-    Attempts,
-    CallLimits,
-    DynamoPerformer,
-    Pause,
-    run,
-    run_async,
-)
+from countledger.ledger.attempts import Attempts, CallLimits, DynamoPerformer, run
 from countledger.ledger.batch_body import spell
 from countledger.ledger.clock import Backoff, Clock, SystemClock
 from countledger.ledger.departure import watch
@@ -71,7 +64,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sns import SNSClient
     from mypy_boto3_sqs import SQSClient
 
-    from countledger.ledger.attempts import Answer, Step, Steps
+    from countledger.ledger.attempts import Steps
 
 _T = TypeVar("_T")
 
@@ -443,21 +436,6 @@ class Connection:
 
     def run(self, steps: Steps[_T]) -> _T:
         return run(steps, DynamoPerformer(self.unretried, self.retrying, self.clock))
-
-    async def run_async(self, steps: Steps[_T]) -> _T:
-        """As `run`, in an event loop: each request runs in a thread, and waits take none."""
-        import asyncio  # noqa: PLC0415 - a process without an event loop does not load it
-
-        perform = DynamoPerformer(self.unretried, self.retrying, self.clock)
-
-        async def perform_async(step: Step) -> Answer:
-            if isinstance(step, Pause):
-                if perform.over(step):
-                    return True
-                return await asyncio.sleep(step.wait_ms / SECOND_MS)
-            return await asyncio.to_thread(perform, step)
-
-        return await run_async(steps, perform_async)
 
     def dynamo(self, retries: Retries, *, region: str | None = None) -> DynamoClient:
         """A DynamoDB client, here or in another region, whose SDK retries as given."""

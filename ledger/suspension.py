@@ -9,15 +9,20 @@ lock asks here first. In a thread nothing changes.
 from __future__ import annotations
 
 import time
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from queue import Empty
+from threading import Condition
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
+    from threading import Lock
 
     from countledger.ledger.entry import Entry
 
@@ -73,7 +78,8 @@ class Signal(Protocol):
     def send(self) -> None:
         """Resume it; from any thread."""
 
-    def wait(self) -> None: ...
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Whether it was sent in time."""
 
 
 class SuspendedCall(Protocol):
@@ -151,6 +157,62 @@ class WorkerThreads(ThreadPoolExecutor):
             # ran it too, it would be done twice.
             if not self._threads:
                 raise
+
+
+class Changes:
+    """A condition of threads, which block, and of calls of event loops, which are suspended.
+
+    As with a condition, its lock is held when a method is called. Who holds the lock is never
+    suspended with it: the calls of a loop share one thread.
+    """
+
+    def __init__(self, lock: Lock) -> None:
+        self.waiting = 0
+        self._lock = lock
+        self._threads = Condition(lock)
+        self._calls: deque[Signal] = deque()
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait for a notice, or until the time is over."""
+        call = current_call()
+        self.waiting += 1
+        try:
+            if call is None:
+                self._threads.wait(timeout_s)
+            else:
+                self._suspend(call.signal(), timeout_s)
+        finally:
+            self.waiting -= 1
+
+    def _suspend(self, signal: Signal, timeout_s: float | None) -> None:
+        sent = False
+        self._calls.append(signal)
+        self._lock.release()
+        try:
+            sent = signal.wait(timeout_s)
+        finally:
+            self._lock.acquire()
+            if not sent:
+                with suppress(ValueError):  # sent as the wait ended
+                    self._calls.remove(signal)
+
+    def wait_for(self, holds: Callable[[], bool], timeout_s: float | None) -> None:
+        """Wait until a condition holds, or the time is over."""
+        end_s = inf if timeout_s is None else monotonic() + timeout_s
+        while not holds() and (left_s := end_s - monotonic()) > 0:
+            self.wait(None if timeout_s is None else left_s)
+
+    def notify(self) -> None:
+        """End the wait of one thread or call, if any waits."""
+        if self._calls:
+            self._calls.popleft().send()
+        else:
+            self._threads.notify()
+
+    def notify_all(self) -> None:
+        self._threads.notify_all()
+        while self._calls:
+            self._calls.popleft().send()
 
 
 def workers(number: int, name: str) -> AbstractContextManager[Workers]:

@@ -20,11 +20,10 @@ import asyncio
 import json
 import re
 from collections import deque
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
-from queue import Empty, LifoQueue
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypeAlias
 from urllib.parse import unquote_to_bytes
@@ -51,7 +50,14 @@ from countledger.ledger.ids import check_key
 from countledger.ledger.values import TIME_PATTERN
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Coroutine,
+        Iterable,
+        Mapping,
+    )
 
     from countledger import CountLedger
     from countledger.infra.calls.shapes import View
@@ -165,25 +171,25 @@ class Clients:
     make: Callable[[], CountLedger]
     most: int = CLIENTS_DEFAULT
     patience_s: float = _PATIENCE_S
-    _idle: LifoQueue[CountLedger] = field(default_factory=LifoQueue, init=False)
+    _idle: list[CountLedger] = field(default_factory=list, init=False)
     _waiting: deque[_Waiter] = field(default_factory=deque, init=False)
     _opened: int = field(default=0, init=False)
     _lock: Lock = field(default_factory=Lock, init=False)
 
-    @contextmanager
-    def lent(self) -> Iterator[CountLedger]:
+    @asynccontextmanager
+    async def lent(self) -> AsyncIterator[CountLedger]:
         """A client that no other request uses meanwhile; `Throttled`: none came back in time."""
-        client = self.take()
+        client = await self.take()
         try:
             yield client
         finally:
             self.give_back(client)
 
     def give_back(self, client: CountLedger) -> None:
-        """End the use of a client that `take` or `take_async` returned."""
+        """End the use of a client that `take` returned."""
         with self._lock:
             if not self._waiting:
-                self._idle.put(client)
+                self._idle.append(client)
                 return
             loop, waiter = self._waiting.popleft()
         try:
@@ -197,17 +203,15 @@ class Clients:
         else:
             waiter.set_result(client)
 
-    async def take_async(self) -> CountLedger:
+    async def take(self) -> CountLedger:
         """A client, to be given back; it may wait for one, in no thread.
 
         The requests that have a client need the threads: those that wait must not occupy them.
         """
         loop = asyncio.get_running_loop()
         with self._lock:
-            try:
-                return self._idle.get_nowait()
-            except Empty:
-                pass
+            if self._idle:
+                return self._idle.pop()
             may_open = self._opened < self.most
             self._opened += may_open
             waiter: asyncio.Future[CountLedger] = loop.create_future()
@@ -224,7 +228,9 @@ class Clients:
             if waiter.done() and not waiter.cancelled():  # handed over as the wait ended
                 self.give_back(waiter.result())
             if isinstance(error, TimeoutError):
-                raise self._all_are_lent() from None
+                raise Throttled(
+                    f"{self.most} other requests are under way: try again in a moment"
+                ) from None
             raise
 
     def _open(self) -> CountLedger:
@@ -234,30 +240,6 @@ class Clients:
             with self._lock:
                 self._opened -= 1
             raise
-
-    def _all_are_lent(self) -> Throttled:
-        return Throttled(f"{self.most} other requests are under way: try again in a moment")
-
-    def take_idle(self) -> CountLedger | None:
-        """A client, to be given back; None: one has to be opened or waited for."""
-        try:
-            return self._idle.get_nowait()
-        except Empty:
-            return None
-
-    def take(self) -> CountLedger:
-        """A client, to be given back; it may wait for one."""
-        if (idle := self.take_idle()) is not None:
-            return idle
-        with self._lock:
-            may_open = self._opened < self.most
-            self._opened += may_open
-        if may_open:
-            return self._open()
-        try:
-            return self._idle.get(timeout=self.patience_s)
-        except Empty:
-            raise self._all_are_lent() from None
 
 
 READ_UNITS: Final = "Countledger-Read-Units"
@@ -347,7 +329,7 @@ class CountedRoute(APIRoute):
                     )
                 # A slow body keeps no client from other requests.
                 await request.body()
-                ledger = await clients.take_async()
+                ledger = await clients.take()
             except CountledgerError as error:
                 return problem_of(error).response()
             try:

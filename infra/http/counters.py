@@ -339,7 +339,8 @@ class LiveTotals:
                 await asyncio.sleep(self.bounds.poll_s)
                 names = sorted(self._names())
                 try:
-                    found = await to_thread.run_sync(self._read, names)
+                    async with self._clients.lent() as client:
+                        found = await to_thread.run_sync(client.totals, names)
                 except CountledgerError as error:
                     self._show_problem(LiveEvent.of_problem(error))
                 else:
@@ -348,10 +349,6 @@ class LiveTotals:
             for stream in self._streams:
                 stream.end()
             raise
-
-    def _read(self, names: list[str]) -> Mapping[str, Total]:
-        with self._clients.lent() as client:
-            return client.totals(names)
 
     def _show(self, found: Mapping[str, Total]) -> None:
         for stream in self._streams:

@@ -81,15 +81,19 @@ class LoopSignal:
         self._future: asyncio.Future[None] = self._loop.create_future()
 
     def send(self) -> None:
-        if not self._loop.is_closed():
+        with suppress(RuntimeError):  # the loop is closed, and its calls are gone
             self._loop.call_soon_threadsafe(self._resume)
 
     def _resume(self) -> None:
         if not self._future.done():
             self._future.set_result(None)
 
-    def wait(self) -> None:
-        running_call().wait(self._future)
+    def wait(self, timeout_s: float | None = None) -> bool:
+        if timeout_s is None:
+            running_call().wait(self._future)
+        else:
+            running_call().wait(asyncio.wait([self._future], timeout=timeout_s))
+        return self._future.done()
 
 
 class LoopWorkers:

@@ -90,7 +90,7 @@ class AsyncClaims(AsyncForm[Claims]):
 
 
 class AsyncQuotas(AsyncForm[Quotas]):
-    """Limits for each window of time; see `Quotas`. The names with `_async` are the same calls."""
+    """Limits for each window of time; see `Quotas`."""
 
     create = awaited(Quotas.create)
     set_limit = awaited(Quotas.set_limit)
@@ -99,10 +99,10 @@ class AsyncQuotas(AsyncForm[Quotas]):
     list = awaited(Quotas.list)
     show = awaited(Quotas.show)
     delete = awaited(Quotas.delete)
-    acquire = acquire_async = awaited(Quotas.acquire)
-    reserve = reserve_async = awaited(Quotas.reserve)
-    commit = commit_async = awaited(Quotas.commit)
-    release = release_async = awaited(Quotas.release)
+    acquire = awaited(Quotas.acquire)
+    reserve = awaited(Quotas.reserve)
+    commit = awaited(Quotas.commit)
+    release = awaited(Quotas.release)
 
     def guard(
         self,

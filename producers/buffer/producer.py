@@ -26,11 +26,13 @@ from countledger.ledger.errors import BadInput, CountledgerError
 from countledger.ledger.keys import check_counter
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.processes import abandon, before_snapshot, lock_open_in_forks, this_process
+from countledger.ledger.suspension import Changes, Interrupted
 from countledger.producers.buffer.sending import (
     BatchDelivery,
     BufferState,
     EntryMaker,
     ledger_name,
+    not_sent,
     ticks_ms,
     undeliverable,
 )
@@ -197,8 +199,9 @@ class ThreadedBuffer:
         self._delivery: BatchDelivery | None = None
         self._delivery_lock = Lock()
         self._work = Condition(lock)
+        self._headroom = Changes(lock)
         # `flush` and `close` wait for the end of the batches up to a mark, each for its own.
-        self._drained = Condition(lock)
+        self._drained = Changes(lock)
         self._marks: list[float] = []
         # Threads that send; those of them that wait; those that wait and were notified.
         self._senders = self._idle = self._notified = self._timers = 0
@@ -220,20 +223,25 @@ class ThreadedBuffer:
             return pending
 
     def accept_one(self, pending: PendingEntry) -> PendingEntry:
-        """As `accept`, of one event: under one lock if there is headroom, and no spool."""
-        if self.state.spool is None:
-            try:
-                with self.lock:
-                    if self._senders and self.state.take_plain(pending):
-                        return pending
-                    if self.state.has_headroom(1, pending.size):
-                        taken = self.state.take(pending)
-                        self._wake_for_new()
-                        return taken
-            except BaseException as error:
-                self._cancel_reservation(error)
-                raise
-        return self.accept((pending,))[0]
+        """As `accept`, of one event."""
+        return self.accept_now(pending) or self.accept((pending,))[0]
+
+    def accept_now(self, pending: PendingEntry) -> PendingEntry | None:
+        """As `accept`, of one event, under one lock; None without headroom, or with a spool."""
+        if self.state.spool is not None:
+            return None
+        try:
+            with self.lock:
+                if self._senders and self.state.take_plain(pending):
+                    return pending
+                if not self.state.has_headroom(1, pending.size):
+                    return None
+                taken = self.state.take(pending)
+                self._wake_for_new()
+                return taken
+        except BaseException as error:
+            self._cancel_reservation(error)
+            raise
 
     def accept(self, pendings: Sequence[PendingEntry]) -> list[PendingEntry]:
         """Accept events once there is headroom; return the pending entry of each."""
@@ -249,6 +257,7 @@ class ThreadedBuffer:
                     self.queue.make_due()
                 self._wake_for_new()
                 del self._reserved[get_ident()]
+                self._headroom.notify()
                 return taken
         except BaseException as error:
             self._cancel_reservation(error)
@@ -258,16 +267,20 @@ class ThreadedBuffer:
         """Release the headroom that this thread reserved for events it does not add."""
         with self.lock:
             room = self._reserved.pop(get_ident(), None)
-            if not isinstance(error, CountledgerError):
+            if not isinstance(error, CountledgerError | Interrupted):
                 # A signal handler may have raised it between any two steps.
                 self.queue.recount(self._reserved.values())
             elif room is not None:
                 self.queue.release(*room)
-            self.outcomes.changed.notify_all()
+            self._headroom.notify()
             self._drained.notify_all()
 
     def _reserve(self, entries: int, size: int) -> bool:
-        """Wait for headroom and reserve it; False if no sender runs that could release any."""
+        """Wait for headroom and reserve it; False if no sender runs that could release any.
+
+        Of those that wait, each batch that ends lets one look, who lets the next one look: if
+        thousands of tasks looked after each batch, their loop would do nothing else.
+        """
         with self.lock:
             # A callback that adds events runs on a sender's thread: it must not wait for itself.
             ours = get_ident() in self._sender_ids
@@ -277,7 +290,7 @@ class ThreadedBuffer:
                     raise self.state.full()
                 if not self._senders:
                     return False
-                self.outcomes.changed.wait()
+                self._headroom.wait()
             self._reserved[get_ident()] = entries, size
         return True
 
@@ -362,7 +375,7 @@ class ThreadedBuffer:
 
     def _finish(self, batch: EntryBatch, delivered: Delivered) -> None:
         self.state.ended(batch, delivered)
-        self.outcomes.changed.notify_all()
+        self._headroom.notify()
         if any(self.queue.finished_through(mark) for mark in self._marks):
             self._drained.notify_all()
         self._wake(ticks_ms())
@@ -404,7 +417,7 @@ class ThreadedBuffer:
         with self.lock:
             self.state.closed = True
             self.queue.recount(self._reserved.values())  # an interrupted `close` left it wrong
-            self.outcomes.changed.notify_all()
+            self._headroom.notify_all()
         self.make_due()
         self._help()
         with self.lock:
@@ -418,6 +431,14 @@ class ThreadedBuffer:
             self._drained.notify_all()
         self.outcomes.notify(left)
         return (*failures, *self.outcomes.report(lost))
+
+    def end_waits(self) -> None:
+        """After a close that was too short: answer those who wait for what is still being sent."""
+        with self.lock:
+            for pending in self.queue.pending_under_way():
+                if pending.changes is not None and not pending.done:
+                    pending.settled = not_sent(pending)
+                    pending.changes.notify_all()
 
     def _draining(self, mark: float, wait: Wait) -> Iterator[None]:
         """Yield now and when all batches up to a mark may be finished, until the wait is over."""
@@ -453,6 +474,7 @@ class BufferedProducer:
         connection: Connection,
         buffering: Buffering,
         on_failure: Callable[[Failure], object] | None = None,
+        make_outcomes: type[Outcomes] = Outcomes,
     ) -> None:
         """Open the spool, if one is named, and start to send the entries in it.
 
@@ -461,6 +483,7 @@ class BufferedProducer:
             buffering: the settings.
             on_failure: called with each failure, on a thread of this producer or by `close`. It
                 must not wait for the producer; it may call `resend`.
+            make_outcomes: how callers learn of outcomes.
 
         Raises:
             SetupError: the stack does not exist, or the spool cannot be used.
@@ -468,6 +491,7 @@ class BufferedProducer:
         self.connection, self.buffering = connection, buffering
         self._maker = EntryMaker(connection)
         self._on_failure = on_failure
+        self._make_outcomes = make_outcomes
         self._spool: Spool | None = None
         ledger = ledger_name(connection)
         if buffering.spool is not None:
@@ -672,7 +696,7 @@ class BufferedProducer:
 
     def _reset(self) -> None:
         lock = Lock()
-        outcomes = Outcomes(lock, self._on_failure)
+        outcomes = self._make_outcomes(lock, self._on_failure)
         spool, is_closed = self._spool, self._closed
         state = BufferState(self.buffering, self._maker, spool, outcomes, closed=is_closed)
         self._mine = this_process(), ThreadedBuffer(state, lock, self._make_delivery)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass
-from threading import Condition, Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -20,11 +19,13 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import BATCH_WRITE_ITEMS, DAY_MS, HORIZON_MIN_MS, SECOND_MS
 from countledger.ledger.processes import this_process
+from countledger.ledger.suspension import Changes
 from countledger.producers.event import Receipt, Status, receipt_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
+    from threading import Lock
 
     from countledger.ledger.entry import Entry
     from countledger.producers.sender import Outcome
@@ -263,6 +264,7 @@ class PendingEntry:
         "_outcomes",
         "at_ms",
         "callbacks",
+        "changes",
         "counter",
         "delta",
         "entries",
@@ -299,6 +301,7 @@ class PendingEntry:
         self.reported = False  # whether a caller has the outcome, or waits for it
         self.handed_back = False  # whether `close` or `on_failure` reported it already
         self.callbacks: list[Callable[[PendingEntry], object]] | None = None
+        self.changes: Changes | None = None  # for the callers that wait, if any did
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Refuse to be pickled: its outcome would be known in one process only."""
@@ -365,7 +368,7 @@ class PendingEntry:
 
 
 class Outcomes:
-    """The outcomes of one process's buffer; callers wait for them under its lock.
+    """The outcomes of one process's buffer, under its lock.
 
     `failed`: the failures that nobody has taken; some of them a caller may have got since.
     `on_failure` is called on a sender's thread; without it, failures are kept.
@@ -374,7 +377,7 @@ class Outcomes:
     kind: type[PendingEntry] = PendingEntry
 
     def __init__(self, lock: Lock, on_failure: Callable[[Failure], object] | None) -> None:
-        self.changed = Condition(lock)
+        self.lock = lock
         self.tally = BufferTally()
         self.progress_s = 0.0
         self._process: object = this_process()
@@ -406,7 +409,8 @@ class Outcomes:
                 to_notify.append(pending)
                 self._note(pending, recorded=recorded)
             pending.settled = outcome  # last: an interrupted entry has no outcome yet
-        self.changed.notify_all()
+            if pending.changes is not None:
+                pending.changes.notify_all()
         return to_notify
 
     def _note(self, pending: PendingEntry, *, recorded: bool) -> None:
@@ -442,12 +446,8 @@ class Outcomes:
         """Wait for an entry's outcome; raises what `PendingEntry.result` does of the wait."""
         if pending.settled is None:
             self.refuse_in_a_fork(pending)
-            pending.reported = True  # the caller that waits gets it, so `flush` does not report it
-            try:
-                with self.changed:
-                    self.changed.wait_for(lambda: pending.done, timeout_s)
-            finally:
-                pending.reported = pending.done  # also if the wait was interrupted
+            with self.lock:
+                self._wait(pending, timeout_s)
         if pending.outcome is None:
             raise TimeoutError(
                 f"the entry of {pending.counter!r} has no outcome after {timeout_s} s"
@@ -455,12 +455,21 @@ class Outcomes:
         pending.reported = True
         return pending.outcome
 
+    def _wait(self, pending: PendingEntry, timeout_s: float | None) -> None:
+        if pending.changes is None:
+            pending.changes = Changes(self.lock)
+        pending.reported = True  # the caller that waits gets it, so `flush` does not report it
+        try:
+            pending.changes.wait_for(lambda: pending.done, timeout_s)
+        finally:  # also if the wait was interrupted
+            pending.reported = pending.done or pending.changes.waiting > 0
+
     def call_when_done(
         self, pending: PendingEntry, callback: Callable[[PendingEntry], object]
     ) -> None:
         """Call a function once the outcome is known, or now if it is known already."""
         self.refuse_in_a_fork(pending)
-        with self.changed:
+        with self.lock:
             if pending.outcome is None:
                 pending.callbacks = [*(pending.callbacks or ()), callback]
                 return

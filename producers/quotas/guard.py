@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from dataclasses import dataclass
@@ -86,19 +87,19 @@ class Guard:
         @wraps(function)
         async def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             if self.actual is None:
-                _expect(await self.quotas.acquire_async(self.counter, self.amount))
+                _expect(await _awaited(self.quotas.acquire, self.counter, self.amount))
                 return await function(*args, **kwargs)
-            admitted = _expect(await self.quotas.reserve_async(self.counter, self.amount))
+            admitted = _expect(await _awaited(self.quotas.reserve, self.counter, self.amount))
             try:
                 result = await function(*args, **kwargs)
             except BaseException:
                 try:
-                    await self.quotas.release_async(admitted)
+                    await _awaited(self.quotas.release, admitted)
                 except Exception as error:  # noqa: BLE001 - as above
                     self._report(_NOT_RELEASED, error)
                 raise
             try:
-                await self.quotas.commit_async(admitted, self._used(admitted, result))
+                await _awaited(self.quotas.commit, admitted, self._used(admitted, result))
             except Exception as error:  # noqa: BLE001 - as above
                 self._report(_NOT_COMMITTED, error)
             return result
@@ -124,6 +125,13 @@ class Guard:
             else:
                 return
         _LOG.error(counted, self.counter, exc_info=error)
+
+
+async def _awaited(call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - its result
+    """Await a call of `AsyncQuotas`, or make one of `Quotas` in a thread."""
+    if inspect.iscoroutinefunction(call):
+        return await call(*arguments)
+    return await asyncio.to_thread(call, *arguments)
 
 
 def awaits(function: object) -> bool:

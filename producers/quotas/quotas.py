@@ -213,18 +213,6 @@ class Quotas:
         """
         return self.connection.run(self._acquiring(counter, amount, key, prefer, reserve=False))
 
-    async def acquire_async(
-        self,
-        counter: str,
-        amount: Amount = 1,
-        *,
-        key: str | IdempotencyKey | None = None,
-        prefer: Literal["under", "over"] = "under",
-    ) -> Admitted | Denied:
-        """As `acquire`, for an event loop: requests run in threads."""
-        steps = self._acquiring(counter, amount, key, prefer, reserve=False)
-        return await self.connection.run_async(steps)
-
     def reserve(
         self, counter: str, amount: Amount, *, key: str | IdempotencyKey | None = None
     ) -> Admitted | Denied:
@@ -239,13 +227,6 @@ class Quotas:
             As `acquire`.
         """
         return self.connection.run(self._acquiring(counter, amount, key, "over", reserve=True))
-
-    async def reserve_async(
-        self, counter: str, amount: Amount, *, key: str | IdempotencyKey | None = None
-    ) -> Admitted | Denied:
-        """As `reserve`, for an event loop."""
-        steps = self._acquiring(counter, amount, key, "over", reserve=True)
-        return await self.connection.run_async(steps)
 
     def commit(self, ticket: Admitted | Ticket, actual: Amount | None = None) -> Committed:
         """Count what was used instead of what was reserved, in the window of the reservation.
@@ -266,12 +247,6 @@ class Quotas:
         """
         return self.connection.run(self._committing(ticket, actual))
 
-    async def commit_async(
-        self, ticket: Admitted | Ticket, actual: Amount | None = None
-    ) -> Committed:
-        """As `commit`, for an event loop."""
-        return await self.connection.run_async(self._committing(ticket, actual))
-
     def release(self, ticket: Admitted | Ticket) -> bool:
         """Count nothing for a reservation: four write units.
 
@@ -284,10 +259,6 @@ class Quotas:
         """
         return self.connection.run(releasing(self.connection, self._ticket_of(ticket)))
 
-    async def release_async(self, ticket: Admitted | Ticket) -> bool:
-        """As `release`, for an event loop."""
-        return await self.connection.run_async(releasing(self.connection, self._ticket_of(ticket)))
-
     def guard(
         self,
         counter: str,
@@ -297,6 +268,9 @@ class Quotas:
         on_error: Callable[[Exception], object] | None = None,
     ) -> Guard:
         """A decorator for functions, coroutine functions and methods: denied calls do not run.
+
+        The calls for a coroutine function run in a thread (those of `AsyncCountLedger` in the event
+        loop).
 
         Without `actual` it acquires the amount before each call. With it, it reserves the amount
         and commits `actual(result)`; if the function raises, the reservation is released.

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import cycle
 from time import monotonic
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from countledger import Buffering
 from countledger.ledger import keys
-from countledger.ledger.asynchronous.calls import OpenClients, loop_connection, suspended
+from countledger.ledger.asynchronous.calls import OpenClients, loop_connection
 from countledger.ledger.connection import Connection
 from countledger.ledger.departure import guarded
 from countledger.ledger.errors import KeyExpired
@@ -18,8 +19,9 @@ from countledger.ledger.operations import Absent, Put
 from countledger.ledger.suspension import CallNotes
 from countledger.producers.event import Status
 from tests.engines.store import Store
-from tests.faults.injection import Attempts, Fault, Kind
+from tests.faults.injection import Fault, Kind, faults
 from tests.faults.play import ON_THE_ENGINE
+from tests.faults.test_async_ledger import ledger_of
 from tests.faults.test_buffered import expect
 
 pytestmark = ON_THE_ENGINE
@@ -38,8 +40,7 @@ def broken_now_and_then() -> Iterator[Fault | None]:
 
 def test_p1_an_event_loop_under_load_counts_every_request_once(store: Store, counter: str) -> None:
     """Two thousand requests of fifty handlers on a bad network; the loop is never held up."""
-    ledger = store.app()
-    ledger.namespaces.create(keys.namespace_of(counter))
+    store.app().namespaces.create(keys.namespace_of(counter))
     gaps: list[float] = []
 
     async def tick() -> None:
@@ -54,24 +55,24 @@ def test_p1_an_event_loop_under_load_counts_every_request_once(store: Store, cou
             key = f"{name}-{number}" if number % 10 == 0 else None
             pending = await producer.add(counter, 1, key=key)
             if number % 8 == 0:
-                assert (await pending).status is Status.RECORDED
+                assert (await pending.result()).status is Status.RECORDED
 
     async def app() -> None:
-        async with ledger.buffered_async(Buffering(linger_ms=20)) as producer:
-            attempts = Attempts(_plan=broken_now_and_then())
-            client: Any = producer._buffer.delivery.sender.dynamo.client
-            meta = await suspended(lambda: client.meta, CallNotes())
-            meta.events.register_first("before-send.dynamodb", attempts)
+        ledger = ledger_of(store)
+        client = ledger._ledger.connection.unretried.client
+        async with ledger, await ledger.buffered(Buffering(linger_ms=20)) as producer:
+            attempts = injected.enter_context(faults(client, plan=broken_now_and_then()))
             ticker = asyncio.create_task(tick())
             await asyncio.gather(*(serve(producer, name) for name in range(HANDLERS)))
             await producer.flush()
             ticker.cancel()
             statistics = producer.statistics
-        faults = sum(fault is not None for fault in attempts.made)
+        broken = sum(fault is not None for fault in attempts.made)
         assert statistics.recorded == statistics.events == HANDLERS * REQUESTS
-        assert statistics.waits == faults > 10
+        assert statistics.waits == broken > 10
 
-    asyncio.run(asyncio.wait_for(app(), 120))
+    with ExitStack() as injected:
+        asyncio.run(asyncio.wait_for(app(), 120))
 
     expect(store, counter, total=HANDLERS * REQUESTS, events=HANDLERS * REQUESTS)
     assert max(gaps) < PATIENCE_S

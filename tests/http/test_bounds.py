@@ -147,10 +147,15 @@ def test_an_unexpected_error_says_nothing_of_its_cause() -> None:
 
 def test_a_client_is_lent_to_one_request_at_a_time() -> None:
     clients = Clients(object, most=1, patience_s=0.01)  # type: ignore[arg-type]  # any will do
-    with clients.lent() as first, pytest.raises(Throttled, match="under way"):
-        clients.take()
-    with clients.lent() as again:
-        assert again is first
+
+    async def lend() -> None:
+        async with clients.lent() as first:
+            with pytest.raises(Throttled, match="under way"):
+                await clients.take()
+        async with clients.lent() as again:
+            assert again is first
+
+    asyncio.run(lend())
 
 
 def test_a_client_that_could_not_be_opened_counts_for_nothing() -> None:
@@ -160,7 +165,7 @@ def test_a_client_that_could_not_be_opened_counts_for_nothing() -> None:
     clients = Clients(fail, most=1, patience_s=0.01)
     for _ in range(3):
         with pytest.raises(RuntimeError):
-            clients.take()
+            asyncio.run(clients.take())
 
 
 @pytest.mark.parametrize("body", [b"1.5", b"-9007199254740992.0", b"1e3", b"7", b"[]", b'"x"'])

@@ -84,8 +84,8 @@ def test_a_client_goes_to_who_waits_longest_and_is_never_lost() -> None:
     clients = Clients(object, most=1)  # type: ignore[arg-type]  # any will do
 
     async def take() -> None:
-        first = await clients.take_async()
-        left, right = (asyncio.create_task(clients.take_async()) for _ in range(2))
+        first = await clients.take()
+        left, right = (asyncio.create_task(clients.take()) for _ in range(2))
         await asyncio.sleep(0)
         giver = threading.Thread(target=clients.give_back, args=[first])
         giver.start()
@@ -94,9 +94,9 @@ def test_a_client_goes_to_who_waits_longest_and_is_never_lost() -> None:
         clients.give_back(first)
         right.cancel()  # at the moment at which it is handed over
         await asyncio.gather(right, return_exceptions=True)
-        assert await clients.take_async() is first
+        assert await clients.take() is first
         clients.patience_s = 0.0
         with pytest.raises(Throttled, match="under way"):
-            await clients.take_async()
+            await clients.take()
 
     asyncio.run(take())

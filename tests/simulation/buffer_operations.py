@@ -1,20 +1,23 @@
 """Operations on buffered producers, of threads and of an event loop: add, flush, cancel, close.
 
 Both promise the same: what was acknowledged is in, nothing is in twice, each failure is reported.
-On an event loop any task may be cancelled at any await: the app's own, and those that deliver.
+On an event loop any task may be cancelled at any await.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from countledger.ledger.asynchronous.calls import suspended
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS
-from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
+from countledger.ledger.suspension import CallNotes
+from countledger.producers.buffer.asynchronous import AsyncBufferedProducer, AsyncOutcomes
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.sending import ledger_name
 from countledger.producers.buffer.settings import (
@@ -31,7 +34,6 @@ from tests.simulation import threads
 from tests.simulation.connection import connection_of
 from tests.simulation.event_account import Fate
 from tests.simulation.ledger_operations import ALLOWED, draw_counter, draw_delta
-from tests.simulation.loop import LoopClock, SimulatedLoopClient
 from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
@@ -129,12 +131,8 @@ def _await_one(client: Client, hand: Hand) -> None:
     """Await an entry, and give up after a while."""
     power, pending = client.random.choice(hand.pendings)
 
-    async def wait() -> object:
-        awaited: Any = pending
-        return await awaited
-
     try:
-        hand.call(wait(), client.random.choice([0.0, 20.0, 500.0]))
+        hand.call(pending.result(), client.random.choice([0.0, 20.0, 500.0]))
     except asyncio.CancelledError:
         return
     except Exception as error:
@@ -175,23 +173,6 @@ def flush(client: Client, form: str = THREADS) -> None:
     _send_again(client, hand)
 
 
-def cancel(client: Client) -> None:
-    """Somebody cancels tasks that deliver, as `asyncio.run` does with all tasks at its end."""
-    hand = _hand(client, ASYNC)
-    if hand is None:
-        return
-    tasks = sorted(hand.producer._buffer._tasks, key=hash)
-    chosen = [task for task in tasks if client.random.random() < 0.7]
-
-    async def withdraw() -> None:
-        await asyncio.sleep(0)
-        for task in chosen:
-            task.cancel()
-
-    hand.call(withdraw())
-    client.tell(f"async cancel: {len(chosen)} of {len(tasks)} deliveries")
-
-
 def close(client: Client, form: str = THREADS) -> None:
     """The producer's end: what was not sent in time comes back."""
     hand = client.product.hands.get(form)
@@ -230,8 +211,7 @@ def _hand(client: Client, form: str) -> Hand | None:
     try:
         if form == ASYNC:
             hand.loop = client.product.loop
-            hand.producer = _async_producer(client.process, buffering, hear)
-            hand.call(hand.producer.__aenter__())
+            hand.producer = hand.call(_opened(client.process, buffering, hear))
         else:
             hand.producer = open_producer(client.process, buffering, hear)
     except SpoolRefused as error:
@@ -262,14 +242,11 @@ def open_producer(process: Process, buffering: Buffering, hear: Hear) -> Buffere
     return BufferedProducer(connection_of(process), buffering, hear)
 
 
-def _async_producer(process: Process, buffering: Buffering, hear: Hear) -> AsyncBufferedProducer:
-    """The product's own, over what it makes of the clients of a loop."""
-    plain = connection_of(process)
-    client = SimulatedLoopClient(
-        process=process, region=process.region, attempts=1, clock=process, random=plain.random
-    )
-    connection = replace(plain, client=client, clock=LoopClock(process))
-    return AsyncBufferedProducer(connection, buffering, hear)
+async def _opened(process: Process, buffering: Buffering, hear: Hear) -> AsyncBufferedProducer:
+    """The product's own, as an event loop has it."""
+    connection = connection_of(process)
+    make = partial(BufferedProducer, connection, buffering, hear, AsyncOutcomes)
+    return AsyncBufferedProducer(await suspended(make, CallNotes()))
 
 
 def take_back(client: Client, hand: Hand, failures: tuple[Failure, ...]) -> None:

@@ -9,7 +9,6 @@ from typing import Final
 
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.faults import CALLS, DELIVERIES, READS, Fault
-from tests.simulation.loop import ASYNC_SENDER
 from tests.simulation.operations import OPERATIONS
 from tests.simulation.region_accidents import ACCIDENTS as REGION_ACCIDENTS
 from tests.simulation.simulation import Simulation
@@ -21,7 +20,6 @@ FUNCTIONS: Final = (
     "dispatcher",
     "compaction worker",
     SENDER,
-    ASYNC_SENDER,
     "ingest",
 )
 # Those that make no call at all: hands that edit what is stored, somebody else's producer, and
@@ -37,7 +35,6 @@ SILENT: Final = (
     "deletion rest",
     "async add",
     "async flush",
-    "async cancel",
     "async close",
 )
 # Only where a focus leads that no seed draws by itself.
@@ -51,7 +48,6 @@ _BATCHING: Final = (
     "alert create",
     "alert now",
     SENDER,
-    ASYNC_SENDER,
     "kinesis send",
     "kinesis resend",
     "kinesis forge",

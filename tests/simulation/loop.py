@@ -1,9 +1,7 @@
-"""An event loop of a simulated process: its time is virtual, and its requests are actors.
+"""An event loop of a simulated process: its time is virtual, and other actors call it.
 
-The loop is asyncio's own (`BaseEventLoop`); only its selector and its threads are replaced. It is
-an actor that stands still until a timer is due or a request has come back. A request (a call of the
-client, or a job for a thread) is an actor of its own: it goes on where its task is cancelled, and
-lands after its process died as any other request does.
+The loop is asyncio's own (`BaseEventLoop`); only its selector is replaced. It is an actor that
+stands still until a timer is due or another actor of its process has something for it.
 """
 
 import asyncio
@@ -11,20 +9,14 @@ from asyncio.base_events import BaseEventLoop
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, TypeVar
 
-from countledger.ledger.asynchronous.calls import running_call
 from tests.simulation import threads
-from tests.simulation.dynamo import SimulatedClient
 from tests.simulation.process import Process
 from tests.simulation.schedule import Actor, Killed
 
 _T = TypeVar("_T")
 
-# What the calls of a loop's requests are counted under.
-ASYNC_SENDER: Final = "async sender"
 # How often others come in between two turns of a loop, and for how long at the most.
 _OVERTAKEN: Final = 0.3
 _OVERTAKEN_MS: Final = 2.0
@@ -54,7 +46,7 @@ class _Task(asyncio.Task[Any]):
 
 
 class _Arrivals:
-    """The selector: what came back, and the waiting for it."""
+    """The selector: what others have for the loop, and the waiting for it."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -62,14 +54,14 @@ class _Arrivals:
         self._waiting: Actor | None = None
 
     def arrive(self, what: Callable[[], None]) -> None:
-        """Something came back: the loop takes note of it at its next turn."""
+        """The loop does something at its next turn."""
         self._arrived.append(what)
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             self._process.world.schedule.wake(waiting)
 
     def select(self, timeout: float | None) -> list[Callable[[], None]]:
-        """Wait until something comes back, or the time is over."""
+        """Wait until another actor has something for it, or the time is over."""
         world = self._process.world
         if not self._arrived and timeout != 0:
             self._waiting = world.schedule.actor
@@ -135,23 +127,6 @@ class SimulatedLoop(BaseEventLoop):
             parked = False
         return task.result()
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]  # noqa: ANN401, ARG002
-        """A job beside the loop: an actor that says what came of it."""
-        future = self.create_future()
-        context = copy_context()
-
-        def work() -> None:
-            try:
-                answer = context.run(func, *args)
-            except Exception as error:  # noqa: BLE001 - raised where it is awaited
-                self._selector.arrive(partial(_fail, future, error))
-            else:
-                self._selector.arrive(lambda: _answer(future, answer))
-
-        actor = self.process.world.schedule.spawn(f"request of {self.process.name}", work)
-        actor.owner, actor.operation = self.process, ASYNC_SENDER
-        return future
-
     def _make_task(self, loop: Any, work: Any, **options: Any) -> _Task:  # noqa: ANN401 - handed on
         task = _Task(work, len(self._made), loop=loop, **options)
         self._made.append(task)
@@ -182,48 +157,5 @@ class SimulatedLoop(BaseEventLoop):
             arrived()
 
     def _write_to_self(self) -> None:
-        """Nobody else's thread calls: one actor runs at a time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedLoopClient(SimulatedClient):
-    """A client for calls of the event loop, which its requests suspend."""
-
-    def read(self, what: str, request: Callable[[], _T]) -> _T:
-        """As of a thread, beside the loop."""
-        return _beside(partial(SimulatedClient.read, self, what, request))
-
-    def written(self, what: str, request: Callable[[], _T]) -> _T:
-        """As of a thread, beside the loop."""
-        return _beside(partial(SimulatedClient.written, self, what, request))
-
-
-@dataclass(frozen=True, slots=True)
-class LoopClock:
-    """The clock of a process; the calls of its loop wait by being suspended."""
-
-    process: Process
-
-    def now_ms(self) -> int:
-        """The time as the process believes it to be."""
-        return self.process.now_ms()
-
-    def sleep_ms(self, duration_ms: float) -> None:
-        """Suspend the call."""
-        running_call().sleep(duration_ms / 1_000)
-
-
-def _beside(request: Callable[[], _T]) -> _T:
-    """Suspend the call that runs until a request has come back."""
-    answer: _T = running_call().wait(asyncio.get_running_loop().run_in_executor(None, request))
-    return answer
-
-
-def _answer(future: asyncio.Future[_T], answer: _T) -> None:
-    if not future.done():
-        future.set_result(answer)
-
-
-def _fail(future: asyncio.Future[Any], error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
+        """Another actor has scheduled a call."""
+        self._selector.arrive(lambda: None)

@@ -73,7 +73,6 @@ OPERATIONS: Final = (
     Operation("copy", copies.copy_process, 2, home=True),
     Operation("async add", partial(buffer.add, form=buffer.ASYNC), 3),
     Operation("async flush", partial(buffer.flush, form=buffer.ASYNC), 1.5),
-    Operation("async cancel", buffer.cancel, 0.7),
     Operation("async close", partial(buffer.close, form=buffer.ASYNC), 0.7),
     Operation("export", moving.export, 1, reads=True),
     Operation("import", moving.import_, 1.5, home=True),

@@ -4,10 +4,9 @@ A buffered producer starts threads that wait for something to be due. Here each 
 all of them runs at a time, whoever takes a lock may be overtaken, a wait for a time takes virtual
 time. The product's code is as it is; the names that its modules import stand for these.
 
-    threaded, outcomes, state, producerThread, Lock, Condition, monotonic, get_ident
-    asynchronous                          Lock, monotonic
-    drawing                               this_copy
-    producer                              the spool, and no care for the end of Python
+    producer      Thread, Lock, Condition, get_ident; the spool, and no care for the end of Python
+    suspension    Condition, monotonic
+    sequences     this_copy
 
 A process dies whole: whichever of its threads meets the crash, the others wake up dead.
 """
@@ -18,7 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from countledger.producers.buffer import asynchronous, producer, sending, settings
+from countledger.ledger import suspension
+from countledger.producers.buffer import producer, sending, settings
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.sequences import sequences
 from tests.simulation.process import Process
@@ -27,7 +27,7 @@ from tests.simulation.world import World
 
 # What the calls of a sender's thread are counted under.
 SENDER: Final = "buffer sender"
-_MODULES: Final = (producer, settings, sending, producer, asynchronous, sequences)
+_MODULES: Final = (producer, settings, sending, suspension, sequences)
 # How often whoever takes a lock is overtaken, and for how long at the most.
 _OVERTAKEN: Final = 0.2
 _OVERTAKEN_MS: Final = 2.0
@@ -95,16 +95,18 @@ class Lock:
 
     def __enter__(self) -> Self:
         """Take it."""
-        self.take()
+        self.acquire()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Give it back, if it was not lost by dying."""
-        self.give()
+        self.release()
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         """Whoever asks first need not have it first."""
         actor, random = _actor(), _world().random
+        if owner().dead:
+            raise Killed
         if random.random() < _OVERTAKEN:
             park(random.random() * _OVERTAKEN_MS)
         while self.holder is not None:
@@ -116,7 +118,7 @@ class Lock:
                     self.waiting.remove(actor)
         self.holder = actor
 
-    def give(self) -> None:
+    def release(self) -> None:
         """Let the next one have it."""
         if self.holder is _actor():
             self.holder = None
@@ -135,14 +137,14 @@ class Condition:
         """Until it is notified; whether it was."""
         actor = _actor()
         self.waiting.append(actor)
-        self.lock.give()
+        self.lock.release()
         try:
             park(None if timeout is None else max(timeout, 0) * 1_000)
         finally:
             told = actor not in self.waiting
             if not told:
                 self.waiting.remove(actor)
-        self.lock.take()
+        self.lock.acquire()
         return told
 
     def notify(self, n: int = 1) -> None:

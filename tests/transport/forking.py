@@ -24,7 +24,6 @@ import boto3
 from countledger import AsyncCountLedger, Buffering, CountLedger, CountledgerError, Event
 from countledger.ledger.errors import LedgerNotOpen
 from countledger.producers.buffer.producer import BufferedProducer
-from countledger.producers.buffer.settings import ProducerClosed
 
 CALLS: Final = 3
 ALL_AT_ONCE: Final = 60
@@ -127,13 +126,11 @@ FORKS: Final = {one.__name__: one for one in (by_os_fork, by_multiprocessing, wi
 
 def main(operation: str, fork: str, rounds: int) -> None:
     """Use the clients, fork, and use them again; many times."""
-    if operation == "looped":
-        asyncio.run(looped(AsyncCountLedger(session=boto3.Session()), FORKS[fork]))
+    looping = {"looped": looped, "awaited": awaited}.get(operation)
+    if looping is not None:
+        asyncio.run(looping(AsyncCountLedger(session=boto3.Session()), FORKS[fork]))
         return
     ledger = CountLedger(session=boto3.Session())
-    if operation == "awaited":
-        asyncio.run(awaited(ledger, FORKS[fork]))
-        return
     use = OPERATIONS[operation]
     say("parent", use(ledger, "parent"))
     for _ in range(rounds):
@@ -146,33 +143,21 @@ def main(operation: str, fork: str, rounds: int) -> None:
         FORKS[fork](work)
 
 
-async def awaited(ledger: CountLedger, fork: Callable[[Callable[[str], None]], None]) -> None:
+async def awaited(ledger: AsyncCountLedger, fork: Callable[[Callable[[str], None]], None]) -> None:
     """Entries by a producer that is open as its event loop's process forks."""
-    producer = ledger.buffered_async(Buffering(linger_ms=1))
 
     async def add(name: str) -> None:
         pendings = await producer.add_many([Event(name, 1)] * ALL_AT_ONCE)
         await producer.flush(20)
-        say(name, [one.result().id for one in pendings])
-
-    async def child() -> None:
-        """On a loop of its own: what was opened before the fork is the parent's."""
-        for use in (producer.add("child", 1), producer.flush(1)):
-            try:
-                await use
-            except ProducerClosed:
-                continue
-            os._exit(3)
-        await producer.close()
-        async with producer:
-            await add("child")
+        say(name, [(await one.result()).id for one in pendings])
 
     def work(name: str) -> None:
+        """The child, on a loop of its own: what was added before the fork is the parent's."""
         if name == "child":
             asyncio._set_running_loop(None)
-            asyncio.run(child())
+            asyncio.run(add("child"))
 
-    async with producer:
+    async with ledger, await ledger.buffered(Buffering(linger_ms=1)) as producer:
         await add("parent")
         fork(work)
         await add("parent")

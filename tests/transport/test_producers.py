@@ -1,6 +1,5 @@
 """What a producer makes of a write that was stored and not acknowledged, by every transport."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
@@ -38,19 +37,7 @@ def buffered(ledger: CountLedger, counter: str, key: str | None, begin: Begin) -
         return producer.add(counter, 1, key=key).result(30)
 
 
-def awaited(ledger: CountLedger, counter: str, key: str | None, begin: Begin) -> Receipt:
-    """One event, by an event loop."""
-
-    async def work() -> Receipt:
-        async with ledger.buffered_async(Buffering(attempts=2)) as producer:
-            await (await producer.add("warm", 1))
-            begin()
-            return await (await producer.add(counter, 1, key=key))
-
-    return asyncio.run(asyncio.wait_for(work(), 30))
-
-
-PRODUCERS = pytest.mark.parametrize("produce", [recorded, buffered, awaited])
+PRODUCERS = pytest.mark.parametrize("produce", [recorded, buffered])
 KEYS = pytest.mark.parametrize("key", [None, "k"])
 
 

@@ -30,7 +30,7 @@ _CLIENTS: Final = {
     "cloudformation",
 }
 # What sends requests by itself: steps of the driver, and what carries them out.
-_SENDERS: Final = {"Send", "ask", "attempt", "run", "run_async", "translated"}
+_SENDERS: Final = {"Send", "ask", "attempt", "run", "translated"}
 
 # By the reason: the module, and its functions.
 ALLOWED: Final[dict[str, dict[str, str]]] = {

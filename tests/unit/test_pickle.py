@@ -24,6 +24,7 @@ from countledger import (
     Settings,
 )
 from countledger.ledger.errors import AlreadyClaimed, LedgerNotOpen
+from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
 from countledger.telemetry import traced
 from countledger.testing import MemoryStack
 
@@ -100,7 +101,7 @@ def _own_session(settings: Settings) -> object:
         (lambda _: MemoryStack().async_ledger, "the stack is in this process only"),
         (lambda _: MemoryStack().ledger.buffered(), "call `buffered` in the other process"),
         (
-            lambda settings: CountLedger(settings).buffered_async(),
+            lambda _: AsyncBufferedProducer(MemoryStack().ledger.buffered()),
             "call `buffered` in the other process",
         ),
         (

@@ -67,7 +67,6 @@ _METHODS = [
     "archived",
     "audit",
     "buffered",
-    "buffered_async",
     "claims",
     "compactor",
     "counters",

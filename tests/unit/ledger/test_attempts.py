@@ -1,6 +1,5 @@
 """The attempt driver, for values alone: every way through its loop, in a thread and in a loop."""
 
-import asyncio
 import doctest
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -32,7 +31,6 @@ from countledger.ledger.attempts import (
     attempt,
     otherwise,
     run,
-    run_async,
 )
 from countledger.ledger.clock import Backoff
 from countledger.ledger.errors import (
@@ -110,11 +108,6 @@ class Service:
             raise answer
         return answer
 
-    async def awaited(self, step: Step) -> Answer:
-        """The same, for an event loop."""
-        await asyncio.sleep(0)
-        return self(step)
-
 
 @dataclass(frozen=True)
 class Ended:
@@ -139,24 +132,16 @@ def attempts_of(service: Service, number: int, until_ms: int | None = None) -> A
     return Attempts(service.clock, Random(3), Backoff(number), until_ms)  # noqa: S311 - jitter
 
 
-def both_ways(make: Any) -> tuple[Any, Service]:  # noqa: ANN401 - a maker of steps and service
-    """What a thread and an event loop come to, which must be the same; with one's service."""
-    ends = []
-    for way in ("thread", "loop"):
-        steps, service = make()
-        try:
-            if way == "thread":
-                end: Any = run(steps, service)
-            else:
-                end = asyncio.run(run_async(steps, service.awaited))
-        except CountledgerError as error:
-            end = (type(error), str(error))
-        if isinstance(end, Ended):
-            out = end.exhausted
-            end = (out.state, out.attempts, type(out.error), out.maybe_applied)
-        ends.append((end, len(service.sent), service.clock.now_ms(), len(service.steps)))
-    assert ends[0] == ends[1]
-    return ends[0][0], service
+def ended(steps: Steps[Any], service: Service) -> Any:  # noqa: ANN401 - of any protocol
+    """What steps come to, in short."""
+    try:
+        end: Any = run(steps, service)
+    except CountledgerError as error:
+        return type(error), str(error)
+    if isinstance(end, Ended):
+        out = end.exhausted
+        return out.state, out.attempts, type(out.error), out.maybe_applied
+    return end
 
 
 def test_every_sequence_of_answers() -> None:
@@ -167,11 +152,8 @@ def test_every_sequence_of_answers() -> None:
 
 
 def check_answers(names: tuple[str, ...], attempts: int) -> None:
-    def make() -> tuple[Any, Service]:
-        service = Service([ANSWERS[name][0] for name in names])
-        return protocol(attempts_of(service, attempts)), service
-
-    end, service = both_ways(make)
+    service = Service([ANSWERS[name][0] for name in names])
+    end = ended(protocol(attempts_of(service, attempts)), service)
 
     passing = [ANSWERS[name][1] for name in names]
     last = next((n for n, again in enumerate(passing) if not again), len(names))
@@ -194,18 +176,12 @@ def check_answers(names: tuple[str, ...], attempts: int) -> None:
 def test_a_process_that_was_suspended_sends_nothing_more(frozen_at: int, *, doubt: bool) -> None:
     error = Unclear("no answer") if doubt else Throttled("busy")
 
-    def leaving() -> tuple[Any, Service]:
-        service = Service([error] * 3, frozen_ms=[0] * frozen_at + [DEADLINE_MS + 1_000])
-        return protocol(attempts_of(service, 5, DEADLINE_MS)), service
-
-    def answering() -> tuple[Any, Service]:
-        service = Service([error] * 3)
-        service.clock = ManualClock(0 if frozen_at else DEADLINE_MS + 1)
-        service.takes_ms = DEADLINE_MS + 1 if frozen_at == 1 else DEADLINE_MS // 2
-        return protocol(attempts_of(service, 5, DEADLINE_MS)), service
-
-    for make in (leaving, answering):
-        end, service = both_ways(make)
+    leaving = Service([error] * 3, frozen_ms=[0] * frozen_at + [DEADLINE_MS + 1_000])
+    answering = Service([error] * 3)
+    answering.clock = ManualClock(0 if frozen_at else DEADLINE_MS + 1)
+    answering.takes_ms = DEADLINE_MS + 1 if frozen_at == 1 else DEADLINE_MS // 2
+    for service in (leaving, answering):
+        end = ended(protocol(attempts_of(service, 5, DEADLINE_MS)), service)
 
         assert len(service.sent) <= frozen_at
         assert end[2:] == (RetryPeriodOver, doubt and bool(service.sent))
@@ -291,17 +267,13 @@ def test_an_answer_without_a_row_is_a_bug_of_the_table() -> None:
     st.integers(0, 200),
     st.none() | st.integers(0, 1_500),
 )
-def test_thread_and_event_loop_agree(
+def test_nothing_leaves_too_late_or_too_often(
     names: list[str], attempts: int, frozen_ms: list[int], takes_ms: int, until_ms: int | None
 ) -> None:
-    """Whatever the answers, and where the process is suspended; and nothing leaves too late."""
-
-    def make() -> tuple[Any, Service]:
-        answers = [ANSWERS[name][0] for name in names]
-        service = Service(answers, takes_ms=takes_ms, frozen_ms=frozen_ms)
-        return protocol(attempts_of(service, attempts, until_ms)), service
-
-    _, service = both_ways(make)
+    """Whatever the answers, and where the process is suspended."""
+    answers = [ANSWERS[name][0] for name in names]
+    service = Service(answers, takes_ms=takes_ms, frozen_ms=frozen_ms)
+    ended(protocol(attempts_of(service, attempts, until_ms)), service)
     assert len(service.sent) <= attempts
     assert until_ms is None or all(left_ms <= until_ms for left_ms in service.left_ms)
 

@@ -1,10 +1,12 @@
 """The client for event loops, over a stack in memory."""
 
 import asyncio
-import threading
+
+import pytest
 
 import countledger
-from countledger import AsyncCountLedger
+from countledger import Admitted, AsyncCountLedger, Status
+from countledger.ledger.errors import QuotaDenied
 from countledger.testing import MemoryStack
 
 _COUNTER = "likes:post-1"
@@ -37,17 +39,42 @@ def test_an_event_loop_meets_the_faults_of_the_stack() -> None:
     assert (stack.planned_faults, stack.failures) == (0, [])
 
 
-def test_an_asynchronous_producer_leads_to_the_stack_without_threads() -> None:
-    """Of the client for threads, and of that for event loops."""
+def test_a_buffered_producer_of_an_event_loop_leads_to_the_stack() -> None:
     stack = MemoryStack()
 
-    async def count() -> list[str]:
-        async with stack.ledger.buffered_async() as producer:
-            await producer.add_many([countledger.Event(_COUNTER, 1)] * 60)
+    async def count() -> Status:
         async with stack.async_ledger as ledger, await ledger.buffered() as producer:
-            await (await producer.add(_COUNTER, 1, key="k"))
-            return [one.name for one in threading.enumerate()]
+            await producer.add_many([countledger.Event(_COUNTER, 1)] * 60)
+            pending = await producer.add(_COUNTER, 1, key="k")
+            return (await pending.result(timeout_s=20)).status
 
-    before = [one.name for one in threading.enumerate()]
-    assert asyncio.run(count()) == before
+    assert asyncio.run(count()) is Status.RECORDED
     assert stack.ledger.total(_COUNTER).value == 61
+
+
+def test_quotas_and_their_guard_are_awaited() -> None:
+    stack = MemoryStack()
+    stack.ledger.quotas.create("llm:", limit=10, per="day")
+
+    async def use(ledger: AsyncCountLedger) -> None:
+        @ledger.quotas.guard("llm:team", 4, actual=abs)
+        async def ask(cost: int) -> int:
+            if cost > 4:
+                raise ZeroDivisionError
+            return cost
+
+        async with ledger:
+            held = await ledger.quotas.reserve("llm:team", 5)
+            assert isinstance(held, Admitted)
+            assert (await ledger.quotas.commit(held, 1)).actual == 1
+            assert await ask(2) == 2
+            with pytest.raises(ZeroDivisionError):
+                await ask(5)
+            held = await ledger.quotas.reserve("llm:team", 7)
+            assert isinstance(held, Admitted)
+            with pytest.raises(QuotaDenied):
+                await ask(1)
+            assert await ledger.quotas.release(held)
+
+    asyncio.run(use(stack.async_ledger))
+    assert stack.ledger.quotas.show("llm:team").used == 3

@@ -8,8 +8,7 @@ from functools import wraps
 from threading import Event
 from typing import TYPE_CHECKING, Any, Self
 
-from countledger.ledger.asynchronous.calls import current
-from countledger.producers.buffer.asynchronous import AsyncBufferedProducer
+from countledger.producers.buffer.asynchronous import AsyncBufferedProducer, AsyncOutcomes
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.settings import Buffering
 from tests.unit.ledger.clocks import ManualClock
@@ -17,10 +16,8 @@ from tests.unit.ledger.memory import MemoryClient, waits_for
 from tests.unit.producers.senders import REGION, TABLE, process_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine
 
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.operations import Put
     from countledger.producers.buffer.settings import Failure
 
 # Longer than any test: what is sent is sent for another reason than its age.
@@ -36,7 +33,7 @@ def _open() -> Event:
 
 @dataclass(frozen=True, slots=True)
 class GatedClient(MemoryClient):
-    """Tables in memory, also for event loops, whose writes wait at a gate.
+    """Tables in memory whose writes wait at a gate.
 
     Attributes:
         gate: open unless a test clears it.
@@ -46,24 +43,6 @@ class GatedClient(MemoryClient):
 
     def __post_init__(self) -> None:
         self.plans.append(waits_for(self.gate))
-
-    def put(self, write: Put) -> None:
-        self._pass()
-        MemoryClient.put(self, write)
-
-    def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
-        self._pass()
-        return MemoryClient.put_batch(self, table, items)
-
-    def _pass(self) -> None:
-        call = current()
-        if call is not None:
-            call.wait(self._opened())
-
-    async def _opened(self) -> None:
-        await asyncio.sleep(0)
-        while not self.gate.is_set():  # noqa: ASYNC110 - threads wait for it, too
-            await asyncio.sleep(0.001)
 
 
 def producer_on(
@@ -88,7 +67,8 @@ def loop_producer_on(
 ) -> AsyncBufferedProducer:
     """The same on an event loop."""
     buffering = buffering or Buffering(linger_ms=PATIENT_MS)
-    return AsyncBufferedProducer(process_on(dynamo, clock), buffering, on_failure)
+    process = process_on(dynamo, clock)
+    return AsyncBufferedProducer(BufferedProducer(process, buffering, on_failure, AsyncOutcomes))
 
 
 @dataclass(slots=True)
@@ -109,15 +89,13 @@ class Awaited:
 
         return call
 
-    async def result(self, pending: Any) -> Any:  # noqa: ANN401 - of either form
+    async def result(self, pending: Any, timeout_s: float = 20) -> Any:  # noqa: ANN401 - of either form
         """The receipt, or the error raised."""
         if isinstance(self.producer, AsyncBufferedProducer):
-            return await pending
-        return await asyncio.to_thread(pending.result, 20)
+            return await pending.result(timeout_s=timeout_s)
+        return await asyncio.to_thread(pending.result, timeout_s=timeout_s)
 
     async def __aenter__(self) -> Self:
-        if isinstance(self.producer, AsyncBufferedProducer):
-            await self.producer.__aenter__()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:

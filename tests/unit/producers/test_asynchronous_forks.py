@@ -19,18 +19,20 @@ def note(kind, items, request):
 dynamo.plans.append(note)
 
 async def main():
+    dynamo.gate.clear()
     fork = os.fork if sys.argv[1] == "os" else ctypes.PyDLL(None).fork
     async with loop_producer_on(dynamo, Buffering(linger_ms=200)) as producer:
-        waits = await producer.add("a:waits", 1)
         begun = [await producer.add("a:begun", 1) for _ in range(25)]
+        waits = await producer.add("a:waits", 1)
         child = fork()
         if child == 0:
             signal.alarm(20)
+            dynamo.gate.set()
             asyncio._set_running_loop(asyncio.get_event_loop_policy().get_event_loop())
             refused = 0
             for pending in (waits, begun[0]):
                 try:
-                    await pending
+                    await pending.result()
                 except ProducerClosed:
                     refused += 1
             await asyncio.sleep(0.6)
@@ -38,6 +40,7 @@ async def main():
             os._exit(0)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         os.write(1, f"{code} ".encode())
+        dynamo.gate.set()
 
 asyncio.run(main())
 """

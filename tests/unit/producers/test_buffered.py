@@ -306,19 +306,6 @@ def test_an_error_of_one_event_of_a_list_is_its_outcome() -> None:
     assert [type(one) for one in outcomes] == [Receipt, Receipt, IdempotencyKeyReused, Receipt]
 
 
-def test_a_wait_for_an_outcome_ends_in_its_time(gated: GatedClient) -> None:
-    opens = threading.Timer(10, gated.gate.set)
-    opens.start()
-    with producer_on(gated, Buffering(linger_ms=1)) as producer:
-        pending = producer.add("a:b", 1)
-        with pytest.raises(TimeoutError, match=r"after 0\.01 s"):
-            pending.result(0.01)
-        opens.cancel()
-        gated.gate.set()
-
-        assert isinstance(pending.result(20), Receipt)
-
-
 def test_what_concerns_every_event_is_the_outcome_where_no_client_can_be_made() -> None:
     """Another error may come from anywhere: of that batch nothing is known."""
     errors = [NoCredentials("expired"), ZeroDivisionError("a bug")]

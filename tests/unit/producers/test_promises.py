@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from countledger.ledger.attributes import Item
     from countledger.producers.buffer.settings import Failure
 
 PATIENT = partial(Buffering, linger_ms=PATIENT_MS)
@@ -306,7 +308,6 @@ async def test_flush_and_close_end_in_time_and_hand_back_what_is_left(
     told: list[Failure] = []
     on_failure = told.append if listens else None
     producer = opened(PATIENT(senders=1), on_failure=on_failure)
-    await producer.__aenter__()
     dynamo.gate.clear()
     pendings = await producer.add_many([Event("a:b", 1)] * 30)
 
@@ -322,6 +323,52 @@ async def test_flush_and_close_end_in_time_and_hand_back_what_is_left(
 
     back = [failure.entry.id for failure in told if failure.entry]
     assert sorted(back) == sorted(one.entry.id for one in pendings)
+
+
+class _Slow(GatedClient):
+    def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
+        if len(entries_in(self)) == 500:
+            self.gate.clear()
+        sleep(0.05)
+        return super().put_batch(table, items)
+
+
+@pytest.mark.parametrize("end", ["close", "flush"])
+@pytest.mark.parametrize("form", FORMS)
+@in_a_loop
+async def test_an_end_waits_as_long_as_there_is_progress(form: str, end: str) -> None:
+    """It takes much longer in all than it is patient; and ends where nothing is done."""
+    dynamo = _Slow()
+    producer = Awaited(FORMS[form](dynamo, PATIENT(senders=1, patience_ms=500)))
+    await producer.add_many([Event("a:b", 1)] * 525)
+    began_s = monotonic()
+    with pytest.raises((StillBuffered, NotRecorded)) as raised:
+        await (producer.flush() if end == "flush" else producer.close())
+    assert monotonic() - began_s > 1.4
+    if isinstance(raised.value, NotRecorded):
+        assert len(raised.value.failures) == 25
+    else:
+        assert "no entry was acknowledged or refused for 0.5 s; 25 entries" in str(raised.value)
+    assert len(entries_in(dynamo)) == 500
+    dynamo.gate.set()
+    await producer.close()
+
+
+@in_a_loop
+async def test_a_wait_for_an_outcome_ends_in_its_time_and_leaves_the_failure_to_others(
+    opened: Callable[..., Awaited], dynamo: GatedClient
+) -> None:
+    dynamo.faults.append(EXPIRED)
+    dynamo.gate.clear()
+    async with opened(Buffering(linger_ms=1)) as producer:
+        pending = await producer.add("a:b", 1)
+        with pytest.raises(TimeoutError, match=r"has no outcome after 0.01 s"):
+            await producer.result(pending, 0.01)
+        dynamo.gate.set()
+        with pytest.raises(NotRecorded):
+            await producer.flush()
+        with pytest.raises(NoCredentials):
+            await producer.result(pending, 0)
 
 
 @in_a_loop

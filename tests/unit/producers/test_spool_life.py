@@ -34,7 +34,7 @@ def kill(producer: BufferedProducer) -> None:
     buffer = producer._here()
     with buffer.lock:
         buffer.outcomes.abandon()
-        buffer.outcomes.changed.wait_for(lambda: not buffer.queue.pending_under_way())
+        buffer._headroom.wait_for(lambda: not buffer.queue.pending_under_way(), None)
     crash(producer)
 
 

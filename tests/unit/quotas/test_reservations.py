@@ -20,7 +20,6 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import DAY_MS, HOUR_MS, SECOND_MS, SIGNED_REQUEST_LIFE_MS
 from countledger.ledger.operations import Delete
-from countledger.producers.quotas.quota import Admitted
 from countledger.producers.quotas.quotas import Quotas
 from countledger.testing import MemoryStack
 from tests.unit.quotas.processes import (
@@ -308,22 +307,6 @@ def test_a_process_that_knows_a_deleted_quota_counts_in_its_old_windows(
     clock.sleep_ms(5 * SECOND_MS)
     admitted(other.acquire(TEAM, 10))
     denied(process_like(quotas).acquire(TEAM, 1))
-
-
-# ---- forms ----
-
-
-def test_the_async_forms_do_the_same(quotas: Quotas) -> None:
-    async def main() -> tuple[object, ...]:
-        first = await quotas.acquire_async(TEAM, 1, key="k")
-        held = admitted(await quotas.reserve_async(TEAM, 4))
-        other = admitted(await quotas.reserve_async(TEAM, 4))
-        done = await quotas.commit_async(held, 2)
-        return first, done.actual, await quotas.release_async(other)
-
-    first, actual, freed = asyncio.run(main())
-    assert isinstance(first, Admitted)
-    assert (actual, freed, quotas.show(TEAM).used) == (2, True, 3)
 
 
 def test_a_guarded_function_is_called_within_the_limit(quotas: Quotas) -> None:
