@@ -132,7 +132,7 @@ def _renew(twin: Client, hand: Hand) -> None:
 
 def _go_on(twin: Client, own: Any) -> None:  # noqa: ANN401 - a buffer over simulated threads
     """Every thread of the buffer goes on: each request that was under way is made again."""
-    for condition in (own._work, own._drained, own.outcomes.changed):
+    for condition in (own._work, own._drained._threads, own._headroom._threads):
         condition.waiting.clear()
     for lock in (own.lock, own._delivery_lock):
         lock.holder = None

@@ -50,4 +50,5 @@ asyncio.run(main())
 def test_a_child_that_goes_on_with_its_parents_loop_sends_nothing(fork: str) -> None:
     words = printed(FORKING, fork)
 
-    assert words == ["refused:2", "0", "True:25", "True:1"]
+    assert words[:2] == ["refused:2", "0"]
+    assert sorted(words[2:]) == ["True:1", "True:25"]
