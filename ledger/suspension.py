@@ -159,7 +159,7 @@ class WorkerThreads(ThreadPoolExecutor):
                 raise
 
 
-class Changes:
+class Waiters:
     """A condition of threads, which block, and of calls of event loops, which are suspended.
 
     As with a condition, its lock is held when a method is called. Who holds the lock is never

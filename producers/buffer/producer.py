@@ -26,7 +26,7 @@ from countledger.ledger.errors import BadInput, CountledgerError
 from countledger.ledger.keys import check_counter
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.processes import abandon, before_snapshot, lock_open_in_forks, this_process
-from countledger.ledger.suspension import Changes, Interrupted
+from countledger.ledger.suspension import Interrupted, Waiters
 from countledger.producers.buffer.sending import (
     BatchDelivery,
     BufferState,
@@ -199,9 +199,9 @@ class ThreadedBuffer:
         self._delivery: BatchDelivery | None = None
         self._delivery_lock = Lock()
         self._work = Condition(lock)
-        self._headroom = Changes(lock)
+        self._headroom = Waiters(lock)
         # `flush` and `close` wait for the end of the batches up to a mark, each for its own.
-        self._drained = Changes(lock)
+        self._drained = Waiters(lock)
         self._marks: list[float] = []
         # Threads that send; those of them that wait; those that wait and were notified.
         self._senders = self._idle = self._notified = self._timers = 0
@@ -436,9 +436,9 @@ class ThreadedBuffer:
         """After a close that was too short: answer those who wait for what is still being sent."""
         with self.lock:
             for pending in self.queue.pending_under_way():
-                if pending.changes is not None and not pending.done:
+                if pending.waiters is not None and not pending.done:
                     pending.settled = not_sent(pending)
-                    pending.changes.notify_all()
+                    pending.waiters.notify_all()
 
     def _draining(self, mark: float, wait: Wait) -> Iterator[None]:
         """Yield now and when all batches up to a mark may be finished, until the wait is over."""

@@ -19,7 +19,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import BATCH_WRITE_ITEMS, DAY_MS, HORIZON_MIN_MS, SECOND_MS
 from countledger.ledger.processes import this_process
-from countledger.ledger.suspension import Changes
+from countledger.ledger.suspension import Waiters
 from countledger.producers.event import Receipt, Status, receipt_of
 
 if TYPE_CHECKING:
@@ -264,7 +264,6 @@ class PendingEntry:
         "_outcomes",
         "at_ms",
         "callbacks",
-        "changes",
         "counter",
         "delta",
         "entries",
@@ -276,6 +275,7 @@ class PendingEntry:
         "settled",
         "size",
         "unfrozen",
+        "waiters",
     )
 
     def __init__(
@@ -301,7 +301,7 @@ class PendingEntry:
         self.reported = False  # whether a caller has the outcome, or waits for it
         self.handed_back = False  # whether `close` or `on_failure` reported it already
         self.callbacks: list[Callable[[PendingEntry], object]] | None = None
-        self.changes: Changes | None = None  # for the callers that wait, if any did
+        self.waiters: Waiters | None = None  # for the callers that wait, if any did
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Refuse to be pickled: its outcome would be known in one process only."""
@@ -409,8 +409,8 @@ class Outcomes:
                 to_notify.append(pending)
                 self._note(pending, recorded=recorded)
             pending.settled = outcome  # last: an interrupted entry has no outcome yet
-            if pending.changes is not None:
-                pending.changes.notify_all()
+            if pending.waiters is not None:
+                pending.waiters.notify_all()
         return to_notify
 
     def _note(self, pending: PendingEntry, *, recorded: bool) -> None:
@@ -456,13 +456,13 @@ class Outcomes:
         return pending.outcome
 
     def _wait(self, pending: PendingEntry, timeout_s: float | None) -> None:
-        if pending.changes is None:
-            pending.changes = Changes(self.lock)
+        if pending.waiters is None:
+            pending.waiters = Waiters(self.lock)
         pending.reported = True  # the caller that waits gets it, so `flush` does not report it
         try:
-            pending.changes.wait_for(lambda: pending.done, timeout_s)
+            pending.waiters.wait_for(lambda: pending.done, timeout_s)
         finally:  # also if the wait was interrupted
-            pending.reported = pending.done or pending.changes.waiting > 0
+            pending.reported = pending.done or pending.waiters.waiting > 0
 
     def call_when_done(
         self, pending: PendingEntry, callback: Callable[[PendingEntry], object]

@@ -58,9 +58,13 @@ def test_p1_an_event_loop_under_load_counts_every_request_once(store: Store, cou
                 assert (await pending.result()).status is Status.RECORDED
 
     async def app() -> None:
-        ledger = ledger_of(store)
-        client = ledger._ledger.connection.unretried.client
-        async with ledger, await ledger.buffered(Buffering(linger_ms=20)) as producer:
+        async with (
+            ledger_of(store) as ledger,
+            await ledger.buffered(Buffering(linger_ms=20)) as producer,
+        ):
+            own = producer._producer._here()
+            own._delivery = own._make_delivery()
+            client = own._delivery.sender.dynamo.client
             attempts = injected.enter_context(faults(client, plan=broken_now_and_then()))
             ticker = asyncio.create_task(tick())
             await asyncio.gather(*(serve(producer, name) for name in range(HANDLERS)))
