@@ -1,31 +1,26 @@
-"""Tables in memory with the client's own interface, and with faults that a test plans.
+"""The client of a stack in memory over the tables of a unit test, with faults that a test plans.
 
-The tables and transactions are those of the simulation, which the contract suite compares with
-every engine (`tests/engines/test_simulated_table.py`).
+What an operation does is `countledger.infra.memory.client.TableClient`, for a stack in memory as
+for this client; the contract suite compares it with every engine.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Event, Lock
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
-from mypy_boto3_dynamodb import DynamoDBClient
 from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
 
+from countledger.infra.memory.client import TableClient
 from countledger.infra.memory.tables import Key as ItemKey
-from countledger.infra.memory.tables import StoredTable, Transactions, holds, key_of
+from countledger.infra.memory.tables import StoredTable, Table, Transactions, key_of
 from countledger.ledger.attributes import Item, Key
 from countledger.ledger.departure import leave
-from countledger.ledger.dynamo import DynamoClient
-from countledger.ledger.errors import (
-    ConditionFailed,
-    RequestRejected,
-    TransactionCancelled,
-    Unclear,
-)
-from countledger.ledger.limits import BATCH_WRITE_ITEMS
+from countledger.ledger.errors import ConditionFailed, TransactionCancelled, Unclear
 from countledger.ledger.operations import Delete, Page, Put, Query, Scan, Update, Write
+
+_T = TypeVar("_T")
 
 _PLAIN: Final = cast("TableDescriptionTypeDef", {"TableStatus": "ACTIVE"})
 # Where a client that is `hesitant` says that its second page begins.
@@ -168,43 +163,53 @@ def waits_for(gate: Event, *kinds: str, times: float = float("inf"), **which: An
     return meanwhile(wait, *kinds, times=times, **which)
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryClient(DynamoClient):
-    """A client to simulated tables of which no answer is late, unless a plan says so.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryClient(TableClient):
+    """A client of which no answer is late, unless a plan says so.
 
     Attributes:
-        tables: table name -> key -> item.
+        tables: table name -> key -> item; a test may change them by hand.
         plans: what happens around each call, the first one outermost.
         faults: what the coming single writes and batches meet, one each; None lets one through.
-        transact_faults: the same of transactions.
         hesitant: whether a read begins with an empty page, although items follow.
-        page_items: the most items of a page, or None for all.
+        page_items: the most items of a page.
         calls: the kind of every call, in order.
-        tokens: what was written under each token; they are kept for ever.
         description: of every table, or the error that a description fails with.
     """
 
-    client: DynamoDBClient = field(default_factory=lambda: cast("DynamoDBClient", None))
     tables: dict[str, dict[ItemKey, Item]] = field(default_factory=dict)
     plans: list[Plan] = field(default_factory=list)
     faults: list[Fault | None] = field(default_factory=list)
-    transact_faults: list[Fault | None] = field(default_factory=list)
     hesitant: bool = False
-    page_items: int | None = None
+    page_items: int = 1_000_000
     calls: list[str] = field(default_factory=list)
-    tokens: dict[str, tuple[str, float]] = field(default_factory=dict)
     description: TableDescriptionTypeDef | Exception = field(default_factory=lambda: _PLAIN)
+    # What was written under each token; they are kept for ever.
+    _tokens: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     def items(self, table: str) -> list[Item]:
         """Everything in a table, in key order."""
         stored = self.tables.get(table, {})
         return [stored[key] for key in sorted(stored)]
 
+    def table(self, name: str) -> Table:
+        return _Stored(name, tables=self.tables)
+
+    def transactions(self) -> Transactions:
+        return Transactions(_ByName(self.table), lambda: 0.0, known=self._tokens)
+
+    def read(self, what: str, request: Callable[[], _T]) -> _T:  # noqa: ARG002 - planned by the calls
+        return request()
+
+    def written(self, what: str, request: Callable[[], _T]) -> _T:  # noqa: ARG002 - as `read`
+        return request()
+
+    # ---- each call with its plans ----
+
     def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:
         def request() -> Item | None:
             self.meter.read([{"CapacityUnits": 1.0 if consistent else 0.5}])
-            found = self.tables.get(table, {}).get(key_of(key))
-            return dict(found) if found else None
+            return TableClient.get(self, table, key, consistent=consistent)
 
         item: Item | None = self._call("get", Get(table, key, consistent), request)
         return item
@@ -218,62 +223,35 @@ class MemoryClient(DynamoClient):
     def page(self, read: Query | Scan) -> Page:
         if self.hesitant and read.after is None:
             return Page([], dict(_START), 0)
-        page: Page = self._call(type(read).__name__.lower(), read, partial(self._page, read))
+        if read.after == _START:
+            read = replace(read, after=None)
+        kind, request = type(read).__name__.lower(), partial(TableClient.page, self, read)
+        page: Page = self._call(kind, read, request)
         return page
 
-    def _page(self, read: Query | Scan) -> Page:
-        rows = sorted(self.tables.get(read.table, {}).items())
-        forward, where = True, None
-        if isinstance(read, Query):
-            rows = [row for row in rows if holds(read.condition, row[1])]
-            forward = read.forward
-        else:
-            rows = [row for row in rows if sum(row[0][0].encode()) % read.segments == read.segment]
-            where = read.where
-        if not forward:
-            rows.reverse()
-        if read.after and read.after != _START:
-            after = key_of(read.after)
-            rows = [(k, item) for k, item in rows if k != after and (k > after) == forward]
-        size = read.page_size or self.page_items or len(rows)
-        found = [item for _, item in rows[:size] if where is None or holds(where, item)]
-        only = () if isinstance(read, Query) else read.only
-        shown = [{name: item[name] for name in only or item if name in item} for item in found]
-        return Page(shown, _key_in(rows[size - 1][1]) if len(rows) > size else None, len(shown))
-
     def put(self, write: Put) -> None:
-        self._call("put", write, partial(self._table(write.table).write, write))
+        self._call("put", write, partial(TableClient.put, self, write))
 
     def update(self, write: Update) -> Item | None:
-        request = partial(self._table(write.table).write, write)
-        item: Item | None = self._call("update", write, request)
-        return dict(item) if item is not None and write.returning == "ALL_NEW" else None
+        item: Item | None = self._call("update", write, partial(TableClient.update, self, write))
+        return item
 
     def delete(self, write: Delete) -> None:
-        self._call("delete", write, partial(self._table(write.table).write, write))
+        self._call("delete", write, partial(TableClient.delete, self, write))
 
     def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
-        def request() -> list[Item]:
-            written = {key_of(item): item for item in items}
-            if not 0 < len(items) == len(written) <= BATCH_WRITE_ITEMS:
-                raise RequestRejected(f"{len(items)} items with {len(written)} keys")
-            for key, item in written.items():
-                stored = self._table(table)
-                stored.store(key, stored.stored(item))
-            return []
-
-        left: list[Item] = self._call("put_batch", items, request)
+        left: list[Item] = self._call(
+            "put_batch", items, partial(TableClient.put_batch, self, table, items)
+        )
         return left
 
     def transact(self, writes: Sequence[Write], token: str) -> bool:
         """All or nothing; two units for each write."""
 
         def request() -> bool:
-            tables = {write.table: self._table(write.table) for write in writes}
-            if token not in self.tokens:
+            if token not in self._tokens:
                 self.meter.written([{"CapacityUnits": 2.0 * len(writes)}])
-            transactions = Transactions(tables, lambda: 0.0, known=self.tokens)
-            return transactions.begin(list(writes), token)[0]
+            return TableClient.transact(self, writes, token)
 
         return bool(self._call("transact", writes, request))
 
@@ -286,15 +264,12 @@ class MemoryClient(DynamoClient):
         description: TableDescriptionTypeDef = self._call("describe", table, request)
         return description
 
-    def _table(self, name: str) -> StoredTable:
-        return _Stored(name, "", items=self.tables.setdefault(name, {}))
-
     def _call(self, kind: str, what: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
         def sent() -> Any:  # noqa: ANN401
             leave()
             self.calls.append(kind)
-            faults = self.transact_faults if kind == "transact" else self.faults
-            fault = faults.pop(0) if faults and kind in WRITES else None
+            single = kind in WRITES and kind != "transact"
+            fault = self.faults.pop(0) if single and self.faults else None
             if fault and not fault.applied:
                 raise fault.error
             answer = request()
@@ -308,7 +283,13 @@ class MemoryClient(DynamoClient):
 
 
 class _Stored(StoredTable):
-    """A table over a dict, which a test may change by hand."""
+    """A table over dicts, which a test may change by hand: its order is that of the moment."""
+
+    def __init__(self, name: str, tables: dict[str, dict[ItemKey, Item]]) -> None:
+        items = tables.get(name, {})
+        one = next(iter(items.values()), {})
+        super().__init__(name, "entry" if "entry" in one else "part", items=items)
+        self._tables = tables
 
     def key_of(self, item: Mapping[str, Any]) -> ItemKey:
         """Of either table, whatever its name."""
@@ -318,10 +299,25 @@ class _Stored(StoredTable):
         """Keep no order and tell nobody."""
         if after is None:
             return self.items.pop(key, None) is not None
-        self.items[key] = after
+        self._tables.setdefault(self.name, self.items)[key] = after
         return True
 
+    def next_sort_key(self, partition: object, after: object, *, forward: bool) -> Any:  # noqa: ANN401
+        if not self.partitions:
+            for counter, sort in sorted(self.items):
+                self.partitions.setdefault(counter, []).append(sort)
+        return super().next_sort_key(partition, after, forward=forward)
 
-def _key_in(item: Item) -> Key:
-    names: Iterable[str] = ("counter", "entry" if "entry" in item else "part")
-    return {name: item[name] for name in names}
+    def keys_after(self, after: ItemKey | None) -> Iterator[ItemKey]:
+        return (key for key in sorted(self.items) if after is None or key > after)
+
+
+class _ByName(dict[str, Table]):
+    """The tables of a transaction."""
+
+    def __init__(self, table: Callable[[str], Table]) -> None:
+        super().__init__()
+        self._table = table
+
+    def __missing__(self, name: str) -> Table:
+        return self._table(name)
