@@ -263,7 +263,7 @@ class Releases:
             self.connection.ids.new_id(self.connection.clock.now_ms()),
         )
         try:
-            yield Send(_lease(connection, definition, owner))
+            yield Send(plan_lease(connection, definition, owner))
         except ConditionFailed:
             return False  # another process is at it
         done = False
@@ -277,7 +277,7 @@ class Releases:
         return done
 
 
-def _lease(connection: Connection, definition: Definition, owner: str) -> Put:
+def plan_lease(connection: Connection, definition: Definition, owner: str) -> Put:
     now_ms = connection.clock.now_ms()
     item = {
         **keys.release_key(definition.counter),

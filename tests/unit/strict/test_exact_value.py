@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.infra.memory.tables import holds
-from countledger.ledger import amount
+from countledger.ledger import amount, keys
 from countledger.ledger.amount import Amount
 from countledger.ledger.attributes import Item
 from countledger.ledger.operations import Assign, Update
@@ -21,6 +21,7 @@ from countledger.producers.strict.definition import (
 from countledger.producers.strict.multi_update import plan_value
 from tests.unit.ledger.memory import MemoryClient
 
+KEY = keys.total_key("n:c")
 AMOUNTS = st.integers(-(10**9), 10**9) | st.decimals(-1000, 1000, places=2).map(amount.canonical)
 
 
@@ -37,7 +38,7 @@ def counters(draw: st.DrawFn) -> tuple[StrictState, Amount, int]:
 
 def _item_after(update: Update, before: Item) -> Item:
     dynamo = MemoryClient(tables={"t": {("n:c", "total"): before}})
-    dynamo.update(Update("t", {"counter": "n:c", "part": "total"}, update.clauses))
+    dynamo.update(Update("t", KEY, update.clauses))
     return dynamo.items("t")[0]
 
 
@@ -52,7 +53,7 @@ def test_it_is_at_the_value_between_the_same_bounds(
 
     updates = plan_value("t", definition, before, value, 0)
     items = [
-        _item_after(update, {"counter": "n:c", "part": "total", **_present(state)})
+        _item_after(update, {**KEY, **_present(state)})
         for update, state in zip(updates, before, strict=True)
     ]
 

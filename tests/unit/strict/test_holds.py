@@ -28,8 +28,8 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS
-from countledger.ledger.operations import Put
 from countledger.producers.strict.counters import StrictCounters
+from countledger.producers.strict.definition import define
 from countledger.producers.strict.hold import HoldState
 from countledger.producers.strict.outcome import (
     Applied,
@@ -45,6 +45,7 @@ from countledger.producers.strict.outcome import (
     HoldExpired,
     Unknown,
 )
+from countledger.producers.strict.release import plan_lease
 from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Get, MemoryClient, at, held_back, meanwhile, refuses
@@ -336,8 +337,8 @@ def test_a_call_waits_for_the_process_that_releases_holds(shop: Shop, *, ends: b
         if ends:
             assert isinstance(other.change(HALL, -1, key="o-0"), Applied | BoundReached)
 
-    lease = {**keys.release_key(HALL), "owner": "x", "until": shop.clock.at_ms + 2 * SECOND_MS}
-    shop.dynamo.put(Put("counters", lease, None))
+    connection = connection_on(shop.dynamo, shop.clock)
+    shop.dynamo.put(plan_lease(connection, define(HALL, "made", "marker"), "another process"))
     shop.clock.on_sleep = release
     assert isinstance(shop.strict.change(HALL, -9, key="o-1"), Applied)
     assert sum(shop.clock.slept_ms) <= 3 * SECOND_MS

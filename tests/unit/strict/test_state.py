@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.infra.memory.tables import holds
-from countledger.ledger import amount
+from countledger.ledger import amount, keys
 from countledger.ledger.attributes import Item, decode, encode
 from countledger.ledger.operations import Put, Update
 from countledger.producers.strict.change import refusal
@@ -21,7 +21,7 @@ from countledger.producers.strict.definition import (
 )
 from tests.unit.ledger.memory import MemoryClient
 
-KEY = {"counter": "n:c", "part": "total"}
+KEY = keys.total_key("n:c")
 AMOUNTS = st.one_of(
     st.integers(-50, 50),
     st.integers(-5_000, 5_000).map(lambda n: amount.canonical(Decimal(n) / 100)),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from countledger.ledger.attributes import Item
-from countledger.ledger.entry import Entry
+from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.errors import BadPayload, Unacknowledged
 from countledger.ledger.exact import NO_HEAD, Head
 from countledger.ledger.ids import id_of_key
@@ -24,7 +24,7 @@ from tests.unit.producers.senders import REGION, process_on
 MADE_MS = NOW_MS - HORIZON_DEFAULT_MS - HOUR_MS
 LATE = entry(7, at_ms=MADE_MS)
 BARE = replace(LATE, key="order-1", id=id_of_key("order-1"))
-THERE = {"counter": LATE.counter, "entry": "e#", "delta": 7}
+THERE = encode_entry(LATE, 1)
 
 
 def head(from_at_ms: int, to_at_ms: int) -> Head:
