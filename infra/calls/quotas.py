@@ -22,17 +22,17 @@ from countledger.infra.calls.shapes import (
     AmountText,
     CounterText,
     DeltaText,
-    LimitText,
     PerText,
     PrefixText,
     ShownTime,
     Text,
     View,
+    amount_text,
     from_cursor,
     to_cursor,
 )
 from countledger.ledger import keys
-from countledger.ledger.amount import to_text
+from countledger.ledger.amount import Amount, to_text
 from countledger.ledger.clock import to_datetime, to_ms
 from countledger.ledger.errors import BadQuota, CountledgerError
 from countledger.ledger.values import parse_delta_text
@@ -93,6 +93,8 @@ Prefix = Annotated[
     PrefixText, Param("The beginning of the names: a namespace and its colon, as llm:.")
 ]
 Counter = Annotated[CounterText, Param("The counter, as llm:team-1.")]
+LimitText = Annotated[Amount, amount_text("limit", BadQuota)]
+Actual = Annotated[Amount, amount_text("actual amount", BadQuota)]
 Limit = Annotated[LimitText, Param("What each counter may use in one window.")]
 Wanted = Annotated[DeltaText, Param("How much: an exact number above 0.")]
 TicketText = Annotated[
@@ -293,7 +295,7 @@ def reserve(
 def commit(
     call: Call,
     ticket: TicketText,
-    actual: Annotated[LimitText | None, Param("What was used; by default all of it.")] = None,
+    actual: Annotated[Actual | None, Param("What was used; by default all of it.")] = None,
 ) -> CommittedView:
     """Count what was used instead of what was reserved, also if it is more.
 

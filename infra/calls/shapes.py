@@ -275,15 +275,19 @@ DeltaText = Annotated[
         examples=["1", "-0.25"],
     ),
 ]
-LimitText = Annotated[
-    Amount,
-    Text(
-        lambda text: check_exact("amount", values.parse_amount("amount", text, BadDelta), BadDelta),
+
+
+def amount_text(what: str, error: type[BadInput]) -> Text:
+    """The text of an amount of any sign; `what` it is, and its error, are for messages."""
+    return Text(
+        lambda text: check_exact(what, values.parse_amount(what, text, error), error),
         rf"^[+-]?{_DIGITS}$",
         description="an exact decimal number",
         examples=["0", "99.5"],
-    ),
-]
+    )
+
+
+LimitText = Annotated[Amount, amount_text("amount", BadDelta)]
 # How names that are segments of a path differ from the names themselves.
 _IN_A_PATH: Final = (
     "a name; `~1` is a slash in it, `~2` a question mark, `~3` a percent sign, `~0` a tilde"
@@ -368,7 +372,7 @@ class TotalAnswer(View):
 class TotalsAnswer(View):
     """Totals of several counters."""
 
-    totals: list[TotalAnswer]
+    items: list[TotalAnswer]
     next: str | None = None
 
 

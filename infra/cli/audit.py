@@ -52,7 +52,6 @@ _QUIET: Final = frozenset({Judgement.EXACT, Remedy.NONE})
 
 def show_outcomes(
     options: Options,
-    title: str,
     found: Iterator[AuditOutcome] | Audit[AuditOutcome],
     more: Iterable[AuditOutcome] = (),
 ) -> int:
@@ -89,7 +88,7 @@ def show_outcomes(
             found
         )
 
-    show_report(options, title, rows(), summary)
+    show_report(options, rows(), summary)
     if _foreign_in(found):
         notice(_foreign_text(_foreign_in(found), foreign))
     return FINDINGS if findings() else 0
@@ -239,9 +238,9 @@ def verify(
         named = named_of_windows(counters, namespace, everything=everything, resume=resume)
         audit = options.client().window_audit
         if named:
-            return show_outcomes(options, "verdicts", audit.verify(named, archived=archived))
+            return show_outcomes(options, audit.verify(named, archived=archived))
         walk = audit.verify_all(namespace, archived=archived, segments=segments, resume=resume)
-        return show_outcomes(options, "verdicts", walk)
+        return show_outcomes(options, walk)
     if namespace is not None or archived is not None:
         raise BadUsage("--namespace and --archived go with --windows")
     named = _named(counters, everything=everything, resume=resume)
@@ -250,9 +249,9 @@ def verify(
         strict = [one for one in named if has_holds(client, one)]
         others = [one for one in named if one not in strict]
         found = chain(client.audit.verify_many(others), held_verdicts(client, strict))
-        return show_outcomes(options, "verdicts", found)
+        return show_outcomes(options, found)
     walk = client.audit.verify_all(segments=segments, resume=resume)
-    return show_outcomes(options, "verdicts", walk, held_verdicts(client, all_with_holds(client)))
+    return show_outcomes(options, walk, held_verdicts(client, all_with_holds(client)))
 
 
 @shared
@@ -312,15 +311,15 @@ def repair(
     named = _named(counters, everything=everything, resume=resume)
     client = options.client()
     if named:
-        return show_outcomes(options, "repairs", client.audit.repair_many(named, dry_run=dry_run))
+        return show_outcomes(options, client.audit.repair_many(named, dry_run=dry_run))
     everyone = client.audit.repair_all(dry_run=dry_run, segments=segments, resume=resume)
-    return show_outcomes(options, "repairs", everyone)
+    return show_outcomes(options, everyone)
 
 
 def _recover_progress(options: Options) -> int:
     mended = list(options.client().audit.recover_progress())
     if options.json:
-        show_json({"shards": mended})
+        show_json({"items": [{"shard": shard} for shard in mended]})
         return 0
     show_rows({"shard": shard} for shard in mended)
     if mended:
@@ -363,8 +362,8 @@ def show_rebuilt(
     audit = options.client().window_audit
     if named:
         found = audit.rebuild(named, archived=archived, dry_run=dry_run)
-        return show_outcomes(options, "repairs", found)
+        return show_outcomes(options, found)
     walk = audit.rebuild_all(
         namespace, archived=archived, dry_run=dry_run, segments=segments, resume=resume
     )
-    return show_outcomes(options, "repairs", walk)
+    return show_outcomes(options, walk)

@@ -20,12 +20,12 @@ from countledger.infra.cli.app import (
     shared,
 )
 from countledger.infra.cli.output import (
+    Unread,
     notice,
     open_progress,
-    report_unread,
     show,
-    show_items,
     show_json,
+    show_views,
 )
 from countledger.ledger.ids import check_key
 from countledger.ledger.values import parse_time
@@ -194,5 +194,4 @@ def _show(options: Options, result: object, given: dict[str, Any]) -> int:
 
 def _show_list(options: Options, call: Call, found: Iterator[View], most: int | None) -> int:
     """Print views as they come, then name what could not be read."""
-    show_items(options, found, most, call.unread)
-    return report_unread([str(one) for one in call.unread])
+    return show_views(options, found, most, Unread(call.unread))

@@ -137,7 +137,7 @@ def _show_reports(options: Options, worker: Worker, counters: Iterable[str]) -> 
     def findings() -> int:
         return sum(1 for one in reports if one.outcome in _BAD)
 
-    show_report(options, "reports", rows(), summary)
+    show_report(options, rows(), summary)
     if any(one.outcome is RunOutcome.NOTHING for one in reports):
         notice("--dry-run shows how old entries must be to be merged")
     return FINDINGS if findings() else 0
@@ -170,7 +170,7 @@ def _show_plans(options: Options, worker: Worker, counters: Iterable[str]) -> in
         text = f"counters: {len(plans)}; to merge: {entries}, for about {units:g} write units"
         return {"entries": entries, "write_units": units, "findings": len(unplanned)}, text
 
-    show_report(options, "plans", rows(), summary)
+    show_report(options, rows(), summary)
     return FINDINGS if unplanned else 0
 
 

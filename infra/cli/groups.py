@@ -113,7 +113,7 @@ def list_all(
     else:
         found = groups.list(on_corrupt=unread.note)
         rows = [{"group": one.name, "ranked": one.ranked} for one in found]
-    show(options, rows, [*unread.after(rows)])
+    show(options, rows, {"items": rows, "unreadable": unread.documents()})
     return unread.report()
 
 

@@ -259,7 +259,7 @@ def unrank(options: Options, name: Name) -> None:
 def show_top(options: Options, found: Sequence[Ranked], unread: Unread | None = None) -> None:
     """Print a ranking, in JSON with what of it could not be read."""
     rows = [facts(one, "rank counter value") for one in found]
-    show(options, rows, [*rows, *(unread.rows() if unread else ())])
+    show(options, rows, {"items": rows, "unreadable": unread.documents() if unread else []})
 
 
 app.command("counters")(counters)

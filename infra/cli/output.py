@@ -3,9 +3,9 @@
 A terminal gets a table with colour; anything else gets the same cells as lines of tab-separated
 text under a line of headings. What is not the result (notices, progress) goes to stderr.
 
-In JSON an amount is a number where every reader of JSON takes it exactly (an integer within
-±(2^53 - 1)), and else a string of its plain digits: fractions and bigger integers must not pass
-through anybody's floating point. A time is ISO 8601 in UTC.
+A document is one object of JSON, and what it lists is its `items`, as over HTTP. An amount is a
+text of plain digits, which never passes through anybody's floating point. A time is ISO 8601 in
+UTC. What is read as it comes (`watch`, `export`) is an object a line.
 
 What a terminal would obey is written as an escape: a note of anybody may hold it.
 """
@@ -54,10 +54,10 @@ class OutputClosed(Exception):
     """
 
 
-def show(options: Options, rows: Sequence[Row], document: object) -> None:
+def show(options: Options, rows: Sequence[Row], document: Row | Sequence[Row]) -> None:
     """Print a result: the rows for people, or the document for programs."""
     if options.json:
-        show_json(document)
+        show_json(document if isinstance(document, Mapping) else {"items": document})
     else:
         show_rows(rows)
 
@@ -80,26 +80,39 @@ def show_all(
     """
     unread = unread or Unread()
     if options.json:
-        show_json_array(unread.after(map(document or row, found)))
+        show_items(map(document or row, found), lambda: {"unreadable": unread.documents()})
     else:
         show_rows(map(row, found))
     return unread.report()
 
 
+def show_views(options: Options, found: Iterable[View], most: int | None, unread: Unread) -> int:
+    """Print views as they come, at most so many, then what could not be read; the exit code."""
+    left = iter(found)
+    shown = left if most is None else islice(left, most)
+    if options.json:
+        show_items(
+            (one.document() for one in shown),
+            lambda: {
+                "more": most is not None and next(left, None) is not None,
+                "next": None,
+                "unreadable": unread.documents(),
+            },
+        )
+    else:
+        show_rows(one.row() for one in shown)
+    return unread.report()
+
+
 def show_report(
-    options: Options,
-    title: str,
-    rows: Iterable[Row],
-    summary: Callable[[], tuple[Row, str]],
+    options: Options, rows: Iterable[Row], summary: Callable[[], tuple[Row, str]]
 ) -> None:
     """Print rows as they come, and after the last of them what they come to.
 
-    `title` names the rows in the one document; the summary is more of the document, and a line for
-    people.
+    The summary is more of the document, and a line for people.
     """
     if options.json:
-        listed = [*rows]
-        show_json({title: listed, **summary()[0]})
+        show_items(rows, lambda: summary()[0])
     else:
         show_rows(rows)
         notice(summary()[1])
@@ -129,44 +142,23 @@ def show_rows(rows: Iterable[Row]) -> None:
         _line("\t".join(_cell(value) for value in row.values()))
 
 
-def show_json(document: object) -> None:
+def show_json(document: Row) -> None:
     _line(_json(document, indent=2))
 
 
-def show_json_array(items: Iterable[object]) -> None:
-    """Print one JSON array item by item, so that it may be longer than memory."""
-    before = "["
-    for item in items:
-        _line(f"{before}\n  {_json(item)}", end="")
-        before = ","
-    _line("[]" if before == "[" else "\n]")
-
-
-def show_items(
-    options: Options, found: Iterable[View], most: int | None, unread: Sequence[CorruptItem]
-) -> None:
-    """Print views as they come, at most so many; reading them may add to `unread`.
-
-    The document may be longer than memory: `{"items": [...], "more": false, "unreadable": []}`.
-    """
-    left = iter(found)
-    shown = left if most is None else islice(left, most)
-    if not options.json:
-        show_rows(one.row() for one in shown)
-        return
+def show_items(items: Iterable[Row], rest: Callable[[], Row]) -> None:
+    """Print a document item by item, as it may be longer than memory; then its other fields."""
     _line('{"items": [', end="")
     between = "\n  "
-    for one in shown:
-        _line(f"{between}{_json(one.document())}", end="")
+    for item in items:
+        _line(f"{between}{_json(item)}", end="")
         between = ",\n  "
-    from countledger.infra.calls.shapes import Unreadable  # noqa: PLC0415 - most commands need none
-
-    more = most is not None and next(left, None) is not None
-    named = [Unreadable.of(one).document() for one in unread]
-    _line(f'], "more": {_json(more)}, "next": null, "unreadable": {_json(named)}}}')
+    # An object without its brackets: what names a field decides how it is written.
+    more = _json(rest())[1:-1]
+    _line(f"], {more}}}" if more else "]}")
 
 
-def show_json_line(document: object) -> None:
+def show_json_line(document: Row) -> None:
     """Print one JSON document in one line: of many, each is read as it comes."""
     _line(_json(document))
 
@@ -240,16 +232,34 @@ def _json(value: object, indent: int | None = None) -> str:
     return _visible(json.dumps(_plain(value), ensure_ascii=False, indent=indent), kept="\n")
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, Mapping):
-        return {str(name): _plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    if isinstance(value, Decimal):
-        return to_text(value)
-    if isinstance(value, int) and abs(value) > _EXACT_IN_JSON:
-        return str(value)
-    return shown_time(value) if isinstance(value, datetime) else value
+# Fields that are amounts, wherever they are, as in the views of calls.
+_AMOUNTS: Final = frozenset(
+    {
+        *("value", "values", "delta", "amount", "sum", "total", "exact", "drift"),
+        *("lower", "upper", "held", "available", "threshold", "rearm", "step"),
+    }
+)
+# What a record in quarantine contains is shown as it is.
+_FOREIGN: Final = "record"
+
+
+def _plain(value: object, name: str = "") -> object:  # noqa: PLR0911 - a table
+    match value:
+        case Mapping() if name == _FOREIGN:
+            return value
+        case Mapping():
+            return {str(key): _plain(part, str(key)) for key, part in value.items()}
+        case list() | tuple():
+            return [_plain(part, name) for part in value]
+        case bool() | None:
+            return value
+        case Decimal():
+            return to_text(value)
+        case int() if name in _AMOUNTS or abs(value) > _EXACT_IN_JSON:
+            return to_text(value)
+        case datetime():
+            return shown_time(value)
+    return value
 
 
 def shown_time(value: datetime) -> str:
@@ -266,31 +276,26 @@ SHOWN_MAX: Final = 10
 class Unread:
     """The items that one command could not read."""
 
-    def __init__(self) -> None:
-        self._errors: list[CorruptItem] = []
+    def __init__(self, errors: list[CorruptItem] | None = None) -> None:
+        self.errors = [] if errors is None else errors
 
     def note(self, error: CorruptItem) -> None:
-        self._errors.append(error)
+        self.errors.append(error)
 
-    def rows(self) -> list[Row]:
+    def documents(self) -> list[Row]:
         """Each as programs read it: its partition key, its sort key, and the reason."""
         return [
             {
-                "unreadable": None if one.key is None else one.key[0],
-                "item": None if one.key is None else one.key[1],
+                "pk": None if one.key is None else one.key[0],
+                "sk": None if one.key is None else one.key[1],
                 "reason": str(one),
             }
-            for one in self._errors
+            for one in self.errors
         ]
-
-    def after(self, documents: Iterable[Row]) -> Iterator[Row]:
-        """Documents, and after the last of them those of what could not be read."""
-        yield from documents
-        yield from self.rows()
 
     def report(self) -> int:
         """Name the first few on stderr; the exit code."""
-        return report_unread([str(one) for one in self._errors])
+        return report_unread([str(one) for one in self.errors])
 
 
 def report_unread(reasons: list[str]) -> int:

@@ -727,7 +727,7 @@ def _regions(options: Options, name: str | None) -> list[str]:
 
 def _show(options: Options, ways: set[Way]) -> None:
     if options.json:
-        show_json({"cut": [{"from": origin, "to": to} for origin, to in sorted(ways)]})
+        show_json({"items": [{"from": origin, "to": to} for origin, to in sorted(ways)]})
         return
     for origin, to in sorted(ways):
         notice(f"cut: what is written in {origin} does not arrive in {to}")

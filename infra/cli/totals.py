@@ -14,8 +14,8 @@ from countledger.infra.cli.output import (
     facts,
     notice,
     show_all,
+    show_items,
     show_json,
-    show_json_array,
     show_rows,
     shown_time,
 )
@@ -50,7 +50,7 @@ def show_over_regions(options: Options, counters: list[str]) -> int:
     if options.json:
         show_json(
             {
-                "totals": [_document(one) for one in found.values()],
+                "items": [_document(one) for one in found.values()],
                 "regions": [_region_document(one) for one in first.regions],
                 "read_units": first.read_units,
             }
@@ -156,7 +156,8 @@ def total(
     if options.json:
         show_json(
             {
-                "totals": [*unread.after(total_document(found[n], sums.get(n)) for n in names)],
+                "items": [total_document(found[n], sums.get(n)) for n in names],
+                "unreadable": unread.documents(),
                 "freshness": freshness and freshness_document(freshness),
             }
         )
@@ -214,7 +215,8 @@ def entries(
     unread = Unread()
     found = client.entries(counter, limit=limit, on_corrupt=unread.note)
     if options.json:
-        show_json_array(unread.after(_log(found, head, limit, _entry_document, _head_document)))
+        log = _log(found, head, limit, _entry_document, _head_document)
+        show_items(log, lambda: {"unreadable": unread.documents()})
     else:
         show_rows(_log(found, head, limit, _entry_row, _head_row))
     return unread.report()
@@ -274,7 +276,7 @@ def snapshot(
     if options.json:
         totals = [total_document(total) for total in taken.totals.values()]
         show_json(
-            {"read_at": taken.read_at, "totals": totals, "as_materialized": taken.as_materialized}
+            {"read_at": taken.read_at, "items": totals, "as_materialized": taken.as_materialized}
         )
         return
     show_rows(total_row(total) for total in taken.totals.values())

@@ -103,7 +103,7 @@ class HeadAnswer(View):
 class EntriesAnswer(View):
     """Entries, the newest first."""
 
-    entries: list[EntryAnswer]
+    items: list[EntryAnswer]
     next: str | None
 
 
@@ -151,7 +151,7 @@ def entries(
         again = seen if position is not None and last_ms == position[0] else 0
         following = to_cursor(last_ms, again + sum(one.at_ms == last_ms for one in shown))
     items = [EntryAnswer.model_validate(one) for one in shown]
-    return answered(EntriesAnswer(entries=items, next=following))
+    return answered(EntriesAnswer(items=items, next=following))
 
 
 @history_routes.get("/v1/counters/{counter}/head", response_model=HeadAnswer)
@@ -232,7 +232,7 @@ class LiveEvent:
 
     @classmethod
     def of_totals(cls, totals: Iterable[Total]) -> LiveEvent:
-        shown = TotalsAnswer(totals=[TotalAnswer.model_validate(one) for one in totals])
+        shown = TotalsAnswer(items=[TotalAnswer.model_validate(one) for one in totals])
         body = bytes(answered(shown).body)
         return cls(tag_of(body), "totals", body.decode())
 
@@ -440,7 +440,7 @@ class FailedEvent(View):
 class BatchAnswer(View):
     """The outcome of each event, in the order of the request."""
 
-    outcomes: list[ReceiptAnswer | FailedEvent]
+    items: list[ReceiptAnswer | FailedEvent]
 
 
 class ValueInput(InputBody):
@@ -462,7 +462,7 @@ class CorrectionAnswer(View):
 class SnapshotAnswer(View):
     """Totals of one moment; those in `as_materialized` are exact up to the lag of the stream."""
 
-    totals: list[TotalAnswer]
+    items: list[TotalAnswer]
     read_at: ShownTime
     as_materialized: list[str]
 
@@ -504,7 +504,7 @@ def record_many(body: BatchInput, key: RequiredKey, call: Called) -> Response:
         else FailedEvent(counter=event.counter, problem=ProblemBody(**problem_of(found).document()))
         for event, found in zip(events, call.ledger.record_many(events), strict=True)
     ]
-    return answered(BatchAnswer(outcomes=outcomes))
+    return answered(BatchAnswer(items=outcomes))
 
 
 def _key_of(one: EventInput, key: str | IdempotencyKey, position: int) -> str | IdempotencyKey:
@@ -534,7 +534,7 @@ def totals(counter: Names, call: Called, if_none_match: IfNoneMatch = None) -> R
     for one in counter:
         call.reads(one)
     found = call.ledger.totals(counter).values()
-    body = TotalsAnswer(totals=[TotalAnswer.model_validate(one) for one in found])
+    body = TotalsAnswer(items=[TotalAnswer.model_validate(one) for one in found])
     return answered_if_changed(body, if_none_match)
 
 
@@ -576,7 +576,7 @@ def snapshot(counter: Names, call: Called) -> Response:
         call.reads(one)
     found = call.ledger.snapshot(counter)
     body = SnapshotAnswer(
-        totals=[TotalAnswer.model_validate(one) for one in found.totals.values()],
+        items=[TotalAnswer.model_validate(one) for one in found.totals.values()],
         read_at=found.read_at,
         as_materialized=list(found.as_materialized),
     )
@@ -609,7 +609,7 @@ def find_counters(
     found = client.totals(filter(keys.is_counter, page.names)).values() if page.names else ()
     return answered(
         FoundCountersAnswer(
-            totals=[TotalAnswer.model_validate(one) for one in found],
+            items=[TotalAnswer.model_validate(one) for one in found],
             next=None if page.after is None else to_cursor(page.after),
             items_read=page.items_read,
         )

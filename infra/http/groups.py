@@ -123,7 +123,7 @@ def group_totals(
     page = [TotalAnswer.model_validate(one) for one in found[:limit]]
     following = to_cursor(page[-1].counter) if len(found) > limit else None
     totals = [one for one in page if call.can_read(one.counter)]
-    return answered(TotalsAnswer(totals=totals, next=following))
+    return answered(TotalsAnswer(items=totals, next=following))
 
 
 @routes.post("/v1/groups/{group}/members", response_model=MembersAnswer)

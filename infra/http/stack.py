@@ -48,7 +48,7 @@ class NamespaceAnswer(View):
 class NamespacesAnswer(View):
     """The namespaces that the caller may read, by name."""
 
-    namespaces: list[NamespaceAnswer]
+    items: list[NamespaceAnswer]
 
 
 class QuarantinedAnswer(View):
@@ -66,7 +66,7 @@ class QuarantinedAnswer(View):
 class QuarantineAnswer(View):
     """The records that wait for a person, the newest first."""
 
-    records: list[QuarantinedAnswer]
+    items: list[QuarantinedAnswer]
 
 
 class FindingAnswer(View):
@@ -103,9 +103,7 @@ def list_namespaces(call: Called) -> Response:
     """The namespaces that the caller may read. Half a read unit for each 4 KB."""
     found = call.ledger.namespaces.list()
     shown = [one for one in found if call.scopes.allows(ScopeVerb.READ, one.name)]
-    return answered(
-        NamespacesAnswer(namespaces=[NamespaceAnswer.model_validate(one) for one in shown])
-    )
+    return answered(NamespacesAnswer(items=[NamespaceAnswer.model_validate(one) for one in shown]))
 
 
 @routes.get("/v1/quarantine", response_model=QuarantineAnswer)
@@ -113,7 +111,7 @@ def list_quarantine(call: Called, limit: Limit = PAGE_DEFAULT) -> Response:
     """The records in quarantine. Half a read unit for each 4 KB of all of them."""
     found = call.may(ScopeVerb.READ).quarantine.list(limit=limit)
     return answered(
-        QuarantineAnswer(records=[QuarantinedAnswer.model_validate(one) for one in found])
+        QuarantineAnswer(items=[QuarantinedAnswer.model_validate(one) for one in found])
     )
 
 
@@ -142,7 +140,7 @@ class ShardLagsAnswer(View):
     """The shards that may have something to handle, at a moment."""
 
     at: ShownTime
-    shards: list[ShardLagAnswer]
+    items: list[ShardLagAnswer]
 
 
 class LedgerRegionAnswer(View):
@@ -160,7 +158,7 @@ class LedgerRegionsAnswer(View):
     """The regions of the ledger at a moment, that of the stack first."""
 
     at: ShownTime
-    regions: list[LedgerRegionAnswer]
+    items: list[LedgerRegionAnswer]
 
 
 @routes.get("/v1/shards", response_model=ShardLagsAnswer)
@@ -175,7 +173,7 @@ def list_shards(call: Called) -> Response:
         )
         for one in shard_lags(connection)
     ]
-    return answered(ShardLagsAnswer(at=_moment(connection.clock.now_ms()), shards=shards))
+    return answered(ShardLagsAnswer(at=_moment(connection.clock.now_ms()), items=shards))
 
 
 @routes.get("/v1/regions", response_model=LedgerRegionsAnswer)
@@ -199,7 +197,7 @@ def list_regions(call: Called) -> Response:
                 waiting_since=_moment(since_ms),
             )
         )
-    return answered(LedgerRegionsAnswer(at=_moment(connection.clock.now_ms()), regions=regions))
+    return answered(LedgerRegionsAnswer(at=_moment(connection.clock.now_ms()), items=regions))
 
 
 def _moment(at_ms: int | None) -> object:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import BytesIO, TextIOWrapper
-from typing import Any
+from typing import Any, Final
 from unittest.mock import patch
 
 from countledger.infra.cli.app import run
@@ -28,8 +28,39 @@ class Finished:
 
     @property
     def json(self) -> Any:  # noqa: ANN401 - the test knows
-        """The one JSON document on stdout."""
-        return json.loads(self.out)
+        """The one JSON document on stdout: an object, whose amounts are texts."""
+        document = json.loads(self.out)
+        assert isinstance(document, dict)
+        assert numbers_for_amounts(document) == []
+        return document
+
+    @property
+    def items(self) -> Any:  # noqa: ANN401 - the test knows
+        """What the document lists."""
+        return self.json["items"]
+
+
+_AMOUNTS: Final = frozenset(
+    ["value", "delta", "sum", "drift", "lower", "upper", "held", "available", "amount"]
+)
+
+
+def numbers_for_amounts(document: Any) -> list[str]:  # noqa: ANN401 - any document
+    """The amounts in a document that are no texts; `record` is what others have written."""
+    if isinstance(document, list):
+        return [found for one in document for found in numbers_for_amounts(one)]
+    if not isinstance(document, dict):
+        return []
+    return [
+        found
+        for name, part in document.items()
+        if name != "record"
+        for found in (
+            [f"{name}: {part}"]
+            if name in _AMOUNTS and isinstance(part, int | float) and not isinstance(part, bool)
+            else numbers_for_amounts(part)
+        )
+    ]
 
 
 @dataclass(frozen=True)

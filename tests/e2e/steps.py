@@ -43,15 +43,16 @@ Story: TypeAlias = "Iterable[Step]"
 
 
 def step(line: str, json: Any = None, **more: Any) -> Step:  # noqa: ANN401 - any document
-    """A row of a story."""
-    return Step(line=line, json=json, **more)
+    """A row of a story; a list of documents are the items of the one that is printed."""
+    document = {"items": json} if isinstance(json, list) else json
+    return Step(line=line, json=document, **more)
 
 
 def totals(**expected: object) -> Step:
     """Wait until the counters NS:a, NS:b ... have these totals."""
     names = " ".join(f"NS:{name}" for name in expected)
-    rows = [{"counter": f"NS:{name}", "value": value} for name, value in expected.items()]
-    return step(f"total {names}", {"totals": rows}, waits=True)
+    rows = [{"counter": f"NS:{name}", "value": str(value)} for name, value in expected.items()]
+    return step(f"total {names}", {"items": rows}, waits=True)
 
 
 def play(command: Command, story: Story) -> str:

@@ -51,13 +51,13 @@ def test_the_command_line_repairs_all(stack: LocalStack, counter: str, tmp_path:
     after = command("verify", *resume)
 
     assert [found.code, planned.code, done.code, after.code] == [1, 1, 0, 0]
-    assert _listed(found.json["verdicts"], "verdict") >= {(counter, "drift"), (lost, "drift")}
-    assert _listed(planned.json["repairs"], "remedy") >= {
+    assert _listed(found.json["items"], "verdict") >= {(counter, "drift"), (lost, "drift")}
+    assert _listed(planned.json["items"], "remedy") >= {
         (counter, "would repair"),
         (lost, "would make"),
     }
-    assert _listed(done.json["repairs"], "remedy") >= {(counter, "repaired"), (lost, "made")}
-    assert after.json["verdicts"] == []
+    assert _listed(done.json["items"], "remedy") >= {(counter, "repaired"), (lost, "made")}
+    assert after.json["items"] == []
     assert after.json["counts"]["exact"] >= 2
     assert list(tmp_path.iterdir()) == []
 

@@ -11,14 +11,14 @@ from tests.e2e.command import Command
 from tests.e2e.steps import ANY, Story, play, step, totals
 from tests.e2e.world import alter_total
 
-_FACTS: Final[list[dict[str, object]]] = [{"delta": 2} for _ in range(300)]
+_FACTS: Final[list[dict[str, object]]] = [{"delta": "2"} for _ in range(300)]
 _FACTS.extend({"delta": delta, "key": "k"} for delta in (5, 5, 6))
 _FACTS.append({})
 _LINES: Final = "\n".join(json.dumps({"counter": "NS:a", **facts}) for facts in _FACTS)
 _NAMESPACE: Final = {"name": "NS", "kind": "ledger", "spread": 16, "horizon_ms": 604_800_000}
 _STORIES: Final[dict[str, Story]] = {
     "an event counts once under its key, and the pair of key and time is another identity": (
-        step("emit NS:a -5", {"status": "recorded", "counter": "NS:a", "delta": -5, "id": ANY}),
+        step("emit NS:a -5", {"status": "recorded", "counter": "NS:a", "delta": "-5", "id": ANY}),
         step("emit NS:a 12.50 --key k", {"status": "recorded", "delta": "12.5"}),
         step("emit NS:a 12.5 --key k", {"status": "duplicate", "events": 1}),
         step("emit NS:a 13 --key k", code=2, err="12.5"),
@@ -32,9 +32,9 @@ _STORIES: Final[dict[str, Story]] = {
         step(
             "total NS:a NS:never --exact",
             {
-                "totals": [
-                    {"version": 1, "updated_at": ANY, "exact": {"value": 3, "events": 1}},
-                    {"value": 0, "version": 0, "updated_at": None},
+                "items": [
+                    {"version": 1, "updated_at": ANY, "exact": {"value": "3", "events": 1}},
+                    {"value": "0", "version": 0, "updated_at": None},
                 ],
                 "freshness": {"handled_through": ANY, "shards": ANY},
             },
@@ -47,11 +47,11 @@ _STORIES: Final[dict[str, Story]] = {
         step(
             "entries NS:a",
             [
-                {"delta": 3, "key": "k", "note": {"who": "me"}, "occurred_at": None},
-                {"delta": 1, "key": None, "occurred_at": "2001-02-03T03:05:06.000Z"},
+                {"delta": "3", "key": "k", "note": {"who": "me"}, "occurred_at": None},
+                {"delta": "1", "key": None, "occurred_at": "2001-02-03T03:05:06.000Z"},
             ],
         ),
-        step("entries NS:a --limit 1", [{"delta": 3}]),
+        step("entries NS:a --limit 1", [{"delta": "3"}]),
         step("entries NS:a", out="who=me"),
     ),
     "lines of one counter become one entry with --coalesce; keyed lines stay entries": (
@@ -102,9 +102,9 @@ def test_good_lines_of_a_file_are_emitted_and_bad_ones_reported_by_number(
     command: Command, name: str, tmp_path: Path
 ) -> None:
     counter = f"{name}:a"
-    lines = [json.dumps({"counter": counter, "delta": 2, "key": str(n)}) for n in range(300)]
-    lines[10:10] = ["{", "", '{"counter": "a#b", "delta": 1}', "[]", "\0"]
-    bad = ({"delta": 3, "key": "7"}, {"delta": 0}, {"delta": 1, "colour": "red"})
+    lines = [json.dumps({"counter": counter, "delta": "2", "key": str(n)}) for n in range(300)]
+    lines[10:10] = ["{", "", '{"counter": "a#b", "delta": "1"}', "[]", "\0"]
+    bad = ({"delta": "3", "key": "7"}, {"delta": "0"}, {"delta": "1", "colour": "red"})
     lines += [json.dumps({"counter": counter} | facts) for facts in bad]
     file = tmp_path / "events.jsonl"
     file.write_bytes("\r\n".join(lines).encode() + b"\n\xff\n" + b"x" * 100_000)
@@ -122,14 +122,14 @@ def test_good_lines_of_a_file_are_emitted_and_bad_ones_reported_by_number(
 def test_verify_finds_the_drift_of_a_total_that_was_altered(
     command: Command, stack: LocalStack
 ) -> None:
-    exact = {"findings": 0, "verdicts": [{"verdict": "exact", "proof": ANY}]}
+    exact = {"findings": 0, "items": [{"verdict": "exact", "proof": ANY}]}
     name = play(command, (step("emit NS:a 3"), totals(a=3), step("verify NS:a", exact)))
 
     alter_total(stack, f"{name}:a", 2)
     altered = command("verify", f"{name}:a", "--json")
 
     assert altered.code == 1
-    (verdict,) = altered.json["verdicts"]
-    assert [verdict["verdict"], verdict["total"], verdict["exact"]] == ["drift", 5, 3]
-    assert verdict["drift"] == 2
+    (verdict,) = altered.json["items"]
+    assert [verdict["verdict"], verdict["total"], verdict["exact"]] == ["drift", "5", "3"]
+    assert verdict["drift"] == "2"
     assert command("repair", f"{name}:a").code == 0

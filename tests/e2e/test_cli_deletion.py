@@ -48,10 +48,10 @@ def test_a_ledger_counter_goes_once_nothing_can_arrive(
 
     assert (unasked.code, mistyped.code) == (2, 2)
     assert f"--yes {counter}" in unasked.err
-    assert [marked.json[0]["stage"], waiting.json[0]["stage"]] == ["marked", "waiting"]
+    assert [marked.items[0]["stage"], waiting.items[0]["stage"]] == ["marked", "waiting"]
     assert (marked.code, waiting.code) == (1, 1)
     assert deleted.code == 0, deleted.err + deleted.out
-    assert deleted.json[0]["stage"] == "deleted"
+    assert deleted.items[0]["stage"] == "deleted"
     assert (total_item(client, counter), client.exact(counter).value) == ({}, 0)
     assert list(client.groups.of(counter)) == []
     assert (client.total(other).value, client.exact(other).value) == (12, 12)
@@ -68,10 +68,10 @@ def test_a_namespace_is_marked_and_kept_after_all(
     marked = command("delete", "--namespace", name, "--yes", name, "--json")
     kept = command("delete", "--namespace", name, "--cancel", "--json")
 
-    assert sorted(one["counter"] for one in marked.json) == names
-    assert {one["stage"] for one in marked.json} == {"marked"}
+    assert sorted(one["counter"] for one in marked.items) == names
+    assert {one["stage"] for one in marked.items} == {"marked"}
     assert kept.code == 0
-    assert sorted(one["counter"] for one in kept.json) == names
+    assert sorted(one["counter"] for one in kept.items) == names
     assert list(client.deletions.pending(name)) == []
     assert list(client.deletions.pending(f"{name}2")) == []
 
@@ -88,7 +88,7 @@ def test_strict_counters_and_sequences_go_at_once(
     gone = [command("delete", one, "--yes", one, "--json") for one in (seats, orders)]
     again = command("delete", seats, "--yes", seats)
 
-    assert [one.json[0]["stage"] for one in gone] == ["forgotten", "forgotten"]
+    assert [one.items[0]["stage"] for one in gone] == ["forgotten", "forgotten"]
     assert again.code == 2
     assert list(client.groups.of(seats)) == []
     assert client.sequences.draw(orders) == 1

@@ -30,8 +30,8 @@ _STORIES: Final[dict[str, Story]] = {
             {
                 "counter": "NS:hall",
                 "method": "marker",
-                "value": 500,
-                "lower": 0,
+                "value": "500",
+                "lower": "0",
                 "upper": None,
                 "version": ANY,
                 "bins": 1,
@@ -42,13 +42,13 @@ _STORIES: Final[dict[str, Story]] = {
         ),
         step(
             "strict change NS:hall -2 --key o-1 --note seat=7",
-            {"status": "applied", "counter": "NS:hall", "delta": -2, "value": 498},
+            {"status": "applied", "counter": "NS:hall", "delta": "-2", "value": "498"},
         ),
-        step("strict change NS:hall -2.0 --key o-1", {"status": "duplicate", "value": 498}),
+        step("strict change NS:hall -2.0 --key o-1", {"status": "duplicate", "value": "498"}),
         step("strict change NS:hall -3 --key o-1", code=2),
         step(
             "strict change NS:hall -499",
-            {"status": "bound_reached", "value": 498, "side": "lower", "bound": 0},
+            {"status": "bound_reached", "value": "498", "side": "lower", "bound": 0},
             code=4,
             err="is at 498, its lower bound is 0: -499 was refused\n",
         ),
@@ -81,11 +81,11 @@ _STORIES: Final[dict[str, Story]] = {
     "total reads a strict counter like any other, without events or freshness": (
         step(f"{_HALL} --method atomic --opening 7 --bins 3"),
         step("strict change NS:hall -1", {"status": "applied", "value": None}),
-        step("total NS:hall", {"totals": [{"value": 6, "method": "atomic", "bins": 3}]}),
+        step("total NS:hall", {"items": [{"value": "6", "method": "atomic", "bins": 3}]}),
         step("total NS:hall --exact", out="NS:hall\t6\t-\t-\t-\t-"),
         step(
             "total NS:hall other-NS --exact",
-            {"totals": [{"counter": "NS:hall"}, {"exact": {"value": 0}}]},
+            {"items": [{"counter": "NS:hall"}, {"exact": {"value": "0"}}]},
         ),
     ),
     "a full set refuses like a bound, and its cost is told when it is created": (
@@ -94,7 +94,7 @@ _STORIES: Final[dict[str, Story]] = {
         step("strict change NS:a +1 --key seat-1"),
         step(
             "strict change NS:a 1 --key seat-2",
-            {"status": "set_full", "delta": 1, "value": 1, "max_tokens": 1},
+            {"status": "set_full", "delta": "1", "value": "1", "max_tokens": 1},
             code=4,
             err="is at 1 and holds 1 keys, its maximum: +1 was refused",
         ),
@@ -112,20 +112,20 @@ _STORIES: Final[dict[str, Story]] = {
             code=2,
             err="a new change needs a new key",
         ),
-        step("strict show NS:hall", {"value": 8}),
+        step("strict show NS:hall", {"value": "8"}),
     ),
     "bounds move while the counter is in use": (
         step("strict create NS:a --method atomic --opening 500"),
-        step("strict set NS:a --upper 600 --lower -5", {"lower": -5, "upper": 600}),
+        step("strict set NS:a --upper 600 --lower -5", {"lower": "-5", "upper": "600"}),
         step("strict set NS:a --upper 400", code=2, err="above the upper bound 400"),
         step(
             "strict set NS:a --upper 400 --force",
-            {"upper": 400},
+            {"upper": "400"},
             err="changes up are refused until it is back inside",
         ),
         step("strict change NS:a 1", code=4),
         step("strict change NS:a -0.5", {"value": "499.5"}),
-        step("strict set NS:a --upper none", {"lower": -5, "upper": None}),
+        step("strict set NS:a --upper none", {"lower": "-5", "upper": None}),
         step("strict create NS:b --method request_token"),
         step(
             "strict list NS", [{"counter": "NS:a"}, {"counter": "NS:b", "method": "request_token"}]
@@ -144,18 +144,20 @@ _STORIES: Final[dict[str, Story]] = {
             err="counter 'NS:bob' is at 2.5",
         ),
         step("strict together NS:ann=-7.5 NS:bob=+7.5 --key NS-3", {"status": "applied"}),
-        step("set NS:bob 4 --key NS-4", {"status": "applied", "counter": "NS:bob", "value": 4}),
-        step("snapshot NS:ann NS:bob", {"totals": [{"value": 0}, {"value": 4}]}),
+        step("set NS:bob 4 --key NS-4", {"status": "applied", "counter": "NS:bob", "value": "4"}),
+        step("snapshot NS:ann NS:bob", {"items": [{"value": "0"}, {"value": "4"}]}),
         step("snapshot NS:ann NS:bob", out="NS:bob\t4\t"),
         step("strict withdraw --key NS-5"),
         step("strict withdraw --key NS-1", code=1, err="too late"),
     ),
     "a counter of a ledger is set by an entry that the log shows": (
         step("emit NS:a 3"),
-        step("set NS:a -5 --key k-1", {"status": "recorded", "value": -5, "delta": -8}),
-        step("set NS:a -5 --key k-1", {"status": "duplicate", "value": -5, "delta": -8}),
+        step("set NS:a -5 --key k-1", {"status": "recorded", "value": "-5", "delta": "-8"}),
+        step("set NS:a -5 --key k-1", {"status": "duplicate", "value": "-5", "delta": "-8"}),
         step("set NS:a 1 --key k-2"),
-        step("entries NS:a", [{"delta": 6, "note": {"set": "1"}}, {"delta": -8}, {"delta": 3}]),
+        step(
+            "entries NS:a", [{"delta": "6", "note": {"set": "1"}}, {"delta": "-8"}, {"delta": "3"}]
+        ),
         totals(a=1),  # not 0, which is the total of a counter that has none yet
         step("snapshot NS:a", out="NS:a\t1\t", err="as materialized"),
     ),
@@ -167,7 +169,7 @@ _STORIES: Final[dict[str, Story]] = {
         step("group rank NS", {"group": "NS", "ranked": True, "members": 2}),
         step("emit NS:ann 9"),
         totals(ann=12),
-        step("group top NS --limit 1", [{"rank": 1, "counter": "NS:ann", "value": 12}]),
+        step("group top NS --limit 1", [{"rank": 1, "counter": "NS:ann", "value": "12"}]),
         step("group show NS", out="NS:ann\t12\t2", err="sum: 17\n"),
         step("group show NS --after NS:ann", [{"counter": "NS:bob"}]),
         step("group list --of NS:ann", [{"group": "NS"}]),
@@ -182,8 +184,8 @@ _STORIES: Final[dict[str, Story]] = {
         totals(a=3),
         step("namespace top NS", code=2, err="namespace rank"),
         step("namespace rank NS --no-wait", {"namespace": "NS", "ranked": True, "totals": 1}),
-        step("namespace top NS", [{"rank": 1, "counter": "NS:a", "value": 3}]),
-        step("namespace counters NS", [{"counter": "NS:a", "value": 3}]),
+        step("namespace top NS", [{"rank": 1, "counter": "NS:a", "value": "3"}]),
+        step("namespace counters NS", [{"counter": "NS:a", "value": "3"}]),
         step("namespace unrank NS", {"namespace": "NS", "ranked": False, "totals": 1}),
         step("namespace top NS", code=2),
     ),
@@ -192,7 +194,7 @@ _STORIES: Final[dict[str, Story]] = {
         step("namespace rank NS --no-wait"),
         step("emit NS:new 3"),
         totals(new=3),
-        step("namespace top NS", [{"rank": 1, "counter": "NS:new", "value": 3}]),
+        step("namespace top NS", [{"rank": 1, "counter": "NS:new", "value": "3"}]),
     ),
     "numbers are drawn once each": (
         step("sequence create NS:a --first 70001", {"last": 70_000, "version": 1}),
@@ -204,7 +206,7 @@ _STORIES: Final[dict[str, Story]] = {
         step("sequence draw NS:a --expected --known 71001", {"first": 71_002}),
         step("sequence show NS:a", {"last": 71_002, "version": 4}),
         step("sequence create NS:a", code=2),
-        step("total NS:a", {"totals": [{"value": 71_002}]}),
+        step("total NS:a", {"items": [{"value": "71002"}]}),
         *(
             step(line, code=2, err="of kind sequence")
             for line in ("verify NS:a", "entries NS:a", "emit NS:a 1", "strict change NS:a 1")
@@ -301,13 +303,13 @@ _STORIES: Final[dict[str, Story]] = {
         step("emit NS:a 5"),
         totals(a=5),
         step("windows show NS:a --by hour --last 2h", out="provisional"),
-        step("verify NS:a --windows", {"counts": {"exact": 1}, "findings": 0}),
-        step("verify --windows --namespace NS", {"counts": {"exact": 1}}),
+        step("verify NS:a --windows", {"counts": {"exact": "1"}, "findings": 0}),
+        step("verify --windows --namespace NS", {"counts": {"exact": "1"}}),
         step("verify --windows", code=2, err="give counters, --namespace, or --all"),
         step("windows rebuild NS:a --dry-run", {"counts": {"none": 1}}),
         step("repair NS:a --windows --dry-run", {"counts": {"none": 1}}),
         step("repair NS:a --archived s3://b/p", code=2, err="goes with --windows"),
-        step("windows rebuild --namespace NS", {"counts": {"none": 1}, "repairs": []}),
+        step("windows rebuild --namespace NS", {"counts": {"none": 1}, "items": []}),
         step("top NS --day today", code=2, err="windows enable NS --by hour --rank"),
         step("windows enable NS --by day --time-zone Europe/Berlin --rank", {"ranked": 4}),
         step("top NS --day today", code=2, err="were changed at"),
@@ -327,7 +329,7 @@ _STORIES: Final[dict[str, Story]] = {
                 "rule": "NS",
                 "counter": None,
                 "prefix": "NS:",
-                "threshold": 100,
+                "threshold": "100",
                 "direction": "rising",
                 "rearm": None,
                 "step": None,
@@ -338,8 +340,10 @@ _STORIES: Final[dict[str, Story]] = {
             },
         ),
         step(_RULE, code=2, err="alert set NS"),
-        step("alert set NS --rearm 50 --evaluate-in us-east-1", {"rearm": 50, "threshold": 100}),
-        step("alert show NS", {"rearm": 50}),
+        step(
+            "alert set NS --rearm 50 --evaluate-in us-east-1", {"rearm": "50", "threshold": "100"}
+        ),
+        step("alert show NS", {"rearm": "50"}),
         step("alert list", out="NS\tNS:*"),
         step("alert delete NS", {"rule": "NS", "deleted": True}),
         step("alert delete NS", {"rule": "NS", "deleted": False}),
@@ -467,7 +471,7 @@ _REFUSED: Final = {
     "claim release NS a --owner u --table '' --key ''": "is no JSON object",
     "quota create NS --limit 1 --per day": "colon",
     "quota create NS: --limit x --per day": "limit",
-    "quota create NS: --limit 1 --per week": "minute, hour, day, month",
+    "quota create NS: --limit 1 --per week": "'minute', 'hour', 'day', 'month'",
     "quota create NS: --limit 1 --per day --time-zone Berlin": "IANA",
     "quota acquire nobody:a": "no quota is for",
     "quota acquire NS:a 0": "amount",
@@ -507,7 +511,7 @@ def test_a_refusal_is_one_line_and_writes_nothing(command: Command, stack: Local
             step("strict create NS:m --method marker --lower 0 --upper 10 --opening 5"),
             step("strict create NS:bins --method atomic --bins 4"),
             step("emit log-NS:a 1"),
-            step("total log-NS:a", {"totals": [{"value": 1}]}, waits=True),
+            step("total log-NS:a", {"items": [{"value": "1"}]}, waits=True),
         ),
     )
     before = _items_like(stack, name)
@@ -563,8 +567,8 @@ def test_two_variables_that_name_the_tables_are_enough_to_record_and_to_read(
         Command(command.variables(alone)),
         (
             step("emit NS:a 3", out="recorded"),
-            step("emit NS:a 2 --wait", {"value": 5}),
-            step("total NS:a", {"totals": [{"value": 5}], "freshness": None}),
+            step("emit NS:a 2 --wait", {"value": "5"}),
+            step("total NS:a", {"items": [{"value": "5"}], "freshness": None}),
             step("total NS:a --exact", out="NS:a\t5\t5", err=unknown),
             step("entries NS:a", out="\t2\t"),
             step("alert list"),
@@ -583,9 +587,9 @@ def test_shared_options_are_given_before_or_after_the_command(
     play(
         Command(command.variables(bare)),
         (
-            step(f"total NS:a {there} --json", out='"value": 0'),
-            step(f"{there} --json total NS:a", out='"value": 0'),
-            step(f"--stack-name no-such total NS:a {there} --output json", out='"value": 0'),
+            step(f"total NS:a {there} --json", out='"value": "0"'),
+            step(f"{there} --json total NS:a", out='"value": "0"'),
+            step(f"--stack-name no-such total NS:a {there} --output json", out='"value": "0"'),
             step(f"namespace {there} --output json list", out="["),
         ),
     )

@@ -98,8 +98,8 @@ def test_messages_fail_one_by_one(stack: LocalStack, client: CountLedger, namesp
         TableName=ledger, Key={name: {"S": text} for name, text in keys.head_key(bad).items()}
     )
     assert again == ["0", "1"]
-    assert (done.code, done.json["findings"], len(done.json["reports"])) == (1, 1, 2)
-    assert (plan.code, plan.json["findings"], len(plan.json["plans"])) == (1, 1, 2)
+    assert (done.code, done.json["findings"], len(done.json["items"])) == (1, 1, 2)
+    assert (plan.code, plan.json["findings"], len(plan.json["items"])) == (1, 1, 2)
     assert client.exact(good).entries_read == 0
     assert len(before) == 6
     assert after == before, "nothing of it was touched"
@@ -179,20 +179,20 @@ def test_the_command_line_plans_and_compacts(
 
     plan = command("compact", names[0], "--dry-run", "--json")
     assert plan.code == 0
-    (planned,) = plan.json["plans"]
+    (planned,) = plan.json["items"]
     assert (planned["counter"], planned["entries"]) == (names[0], 10)
     assert planned["oldest_at"] <= planned["newest_at"]
     assert client.exact(names[0]).entries_read == 10
 
     done = command("compact", names[0], "--json")
     assert done.code == 0
-    (report,) = done.json["reports"]
+    (report,) = done.json["items"]
     assert (report["outcome"], report["merged"]) == ("merged", 10)
     assert report["write_units"] == planned["write_units"]
 
     age_mark(stack, names[1])
     due = command("compact", "--due", "--namespace", namespace, "--json")
-    assert [one["counter"] for one in due.json["reports"]] == [names[1]]
+    assert [one["counter"] for one in due.json["items"]] == [names[1]]
 
     rest = command("compact", "--namespace", namespace)
     assert rest.code == 0

@@ -12,7 +12,7 @@ from tests.e2e.world import PastClock
 
 
 def results(done: Finished) -> dict[str, str]:
-    return {one["name"]: one["result"] for one in done.json}
+    return {one["name"]: one["result"] for one in done.items}
 
 
 def test_all_is_well_and_nothing_is_written(stack: LocalStack) -> None:
@@ -86,9 +86,9 @@ def test_a_stack_that_is_not_there(stack: LocalStack) -> None:
     done = Command(stack.environment())("doctor", "--json", "--stack-name", "nobodys")
 
     assert done.code == 1
-    assert done.json[-1]["name"] == "stack"
-    assert done.json[-1]["result"] == "problem"
-    assert "no stack 'nobodys'" in done.json[-1]["says"]
+    assert done.items[-1]["name"] == "stack"
+    assert done.items[-1]["result"] == "problem"
+    assert "no stack 'nobodys'" in done.items[-1]["says"]
 
 
 def test_table_variables_of_a_table_that_is_not_there(stack: LocalStack) -> None:
@@ -97,8 +97,8 @@ def test_table_variables_of_a_table_that_is_not_there(stack: LocalStack) -> None
     done = Command({**stack.environment(), **names})("doctor", "--json")
 
     assert done.code == 1
-    assert "named by variables" in done.json[3]["says"]
-    assert [one["result"] for one in done.json[4:]] == ["problem"] * 3
+    assert "named by variables" in done.items[3]["says"]
+    assert [one["result"] for one in done.items[4:]] == ["problem"] * 3
 
 
 def test_a_local_stack_that_has_ended_is_not_called(stack: LocalStack) -> None:
@@ -131,7 +131,7 @@ def test_nothing_else_is_tried_where_nobody_answers(
 
     assert done.code == 1
     assert results(done) == {"versions": "ok", problem: "problem"}
-    assert advice in done.json[-1]["says"] + done.json[-1]["do"]
+    assert advice in done.items[-1]["says"] + done.items[-1]["do"]
 
 
 def test_a_name_that_no_counter_has(stack: LocalStack) -> None:

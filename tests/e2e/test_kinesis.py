@@ -171,11 +171,11 @@ def test_what_came_too_late_is_listed_and_sent_again_by_command(
     drain(streaming)
 
     assert (shown.code, left.code) == (1, 0)
-    mine = [one for one in shown.json if one["counter"] == counter]
+    mine = [one for one in shown.items if one["counter"] == counter]
     # The record came twice, and so may its entries.
     assert {(one["delta"], one["status"]) for one in mine} == {(7, "uncounted"), (9, "uncounted")}
-    assert any(one["resolved"] for one in sent.json)
-    assert left.json == []
+    assert any(one["resolved"] for one in sent.items)
+    assert left.items == []
     assert counter not in command("quarantine", "list", "--json").out
     assert client_of(streaming, "ReadPolicyArn").total(counter).value == 16
 
@@ -210,10 +210,10 @@ def test_what_was_set_aside_is_worked_off_by_an_operator(
     assert sorted(mine) == ["expired", "refused"]
     assert {one.record.kind: one.resolved for one in resent} == {"expired": True, "refused": False}
     assert listed.code == 1
-    assert mine["refused"] in [one["id"] for one in listed.json]
+    assert mine["refused"] in [one["id"] for one in listed.items]
     assert [asked.code, both.code, discarded.code, shown.code] == [2, 2, 0, 0]
     assert "--yes" in asked.err
-    assert [one["resolved"] for one in discarded.json] == [True]
+    assert [one["resolved"] for one in discarded.items] == [True]
     assert (shown.json["handled"]["how"], shown.json["handled"]["by"]) == ("discarded", "bob")
     assert shown.json["record"]["delta"] == 4
     assert client_of(streaming, "ReadPolicyArn").total(counter).value == 10

@@ -26,7 +26,7 @@ def archived(
     record_aged(client, counter, [100], HOUR_MS)
     stack.pump.drain()
     done = command("compact", counter, "--json")
-    assert done.json["reports"][0]["merged"] == 10
+    assert done.json["items"][0]["merged"] == 10
     yield counter, place
     client.schedules.delete(name)
 
@@ -34,9 +34,9 @@ def archived(
 def test_the_log_shows_the_head_as_what_it_is(command: Command, archived: tuple[str, str]) -> None:
     counter, _ = archived
 
-    log = command("entries", counter, "--json").json
+    log = command("entries", counter, "--json").items
     lines = command("entries", counter).out.splitlines()
-    short = command("entries", counter, "--limit", "1", "--json").json
+    short = command("entries", counter, "--limit", "1", "--json").items
 
     assert [row["kind"] for row in log] == ["entry", "head"]
     assert log[0]["delta"] == 100
@@ -57,7 +57,7 @@ def test_merged_entries_are_read_back(command: Command, archived: tuple[str, str
     nowhere = command("entries", counter, "--archived", "s3://no-such-bucket-at-all/x")
     no_place = command("entries", counter, "--archived", "bucket")
 
-    assert sorted(row["delta"] for row in found.json) == list(range(1, 11))
+    assert sorted(int(row["delta"]) for row in found.items) == list(range(1, 11))
     assert len(lines.out.splitlines()) == 11
     said = "10 archived entries with the sum 55; the head stands for 10 with the sum 55"
     assert said in lines.err
@@ -70,7 +70,7 @@ def test_merged_entries_are_read_back(command: Command, archived: tuple[str, str
 def test_an_exact_total_says_what_it_read(command: Command, archived: tuple[str, str]) -> None:
     counter, _ = archived
 
-    (total,) = command("total", counter, "--exact", "--json").json["totals"]
+    (total,) = command("total", counter, "--exact", "--json").json["items"]
     headings = command("total", counter, "--exact").out.splitlines()[0].split("\t")
 
     exact = total["exact"]

@@ -165,7 +165,7 @@ def test_a_home_is_lost_and_what_it_had_is_brought_in_once(
     stack.drain()
     assert client.total("s:a").value == 35
     edit(client, "ledger_table", keys.region_home_key(keys.LEASE), until=1)
-    assert command("compact", "s:a", "--json").json["reports"][0]["merged"] == 3
+    assert command("compact", "s:a", "--json").json["items"][0]["merged"] == 3
     assert client.exact("s:a").value == 35
 
 

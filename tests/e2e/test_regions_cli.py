@@ -21,7 +21,7 @@ def command() -> Iterator[Command]:
 
 def total(command: Command, region: str, counter: str) -> object:
     """The total that a region shows."""
-    return command("total", counter, "--region", region, "--json").json["totals"][0]["value"]
+    return command("total", counter, "--region", region, "--json").json["items"][0]["value"]
 
 
 def everywhere(command: Command, counter: str) -> list[object]:
@@ -55,7 +55,7 @@ def test_a_partition_from_its_beginning_to_its_end(command: Command) -> None:
 
     assert command("region", "heal").code == 0
     eventually(lambda: everywhere(command, "likes:a") == [111] * 3)
-    assert command("total", "likes:a", "--regions", "--json").json["totals"][0]["agree"] is True
+    assert command("total", "likes:a", "--regions", "--json").json["items"][0]["agree"] is True
     for region in (HOME, EU, TOKYO):
         assert command("total", "likes:a", "--exact", "--region", region).code == 0
         assert command("verify", "likes:a", "--region", region).code == 0

@@ -239,7 +239,7 @@ def test_alerts_that_a_target_refuses_are_kept_and_sent_again(
     alerts = client_of(stack).alerts
 
     assert alerts.initial_scan(alerts.get(name)) == 1
-    (logged,) = command("alert", "log", f"{name}:old", "--json").json
+    (logged,) = command("alert", "log", f"{name}:old", "--json").items
     refused = command("alert", "resend", "--json")
     sns.create_topic(Name=name)
     sent, empty = [command("alert", "resend", "--json") for _ in range(2)]
@@ -248,7 +248,7 @@ def test_alerts_that_a_target_refuses_are_kept_and_sent_again(
     assert refused.code == 1
     # The queue may hold alerts of other tests.
     resent = [
-        [one["sent"] for one in done.json if one["message"]["id"] == logged["id"]]
+        [one["sent"] for one in done.items if one["message"]["id"] == logged["id"]]
         for done in (refused, sent, empty)
     ]
     assert resent == [[False], [True], []]

@@ -94,7 +94,7 @@ def test_a_key_at_the_ends_of_the_calendar_is_refused(filled: Api, sample: Sampl
     headers["Idempotency-Key"] = f'"k"; at="{at}"'
     answer = filled.http.request(method, path, headers=headers, json=body)
     if answer.status_code == HTTPStatus.OK:  # of a batch each event has its own outcome
-        refused = [one["problem"] for one in answer.json()["outcomes"]]
+        refused = [one["problem"] for one in answer.json()["items"]]
         assert len(refused) == len(body["events"])
     else:
         assert answer.status_code == HTTPStatus.UNPROCESSABLE_ENTITY, answer.text
@@ -115,7 +115,7 @@ def test_an_event_of_any_time_of_the_calendar_counts_but_under_no_key_of_such_a_
         assert answer.status_code == HTTPStatus.UNPROCESSABLE_ENTITY, answer.text
         assert (names_of(answer.json()), _total(filled)) == ("bad-time", before)
         return
-    recorded, refused = answer.json()["outcomes"]
+    recorded, refused = answer.json()["items"]
     assert recorded["status"] == "recorded"
     assert names_of(refused["problem"]) in _KEY_REFUSALS
     assert _total(filled) == before + 1
@@ -165,4 +165,4 @@ def test_a_page_of_entries_begins_at_any_time_of_a_cursor(
     cursor = to_cursor(at_ms, 0)
     answer = filled.http.get("/v1/counters/likes:a/entries", params={"cursor": cursor})
     assert answer.status_code == HTTPStatus.OK, answer.text
-    assert bool(answer.json()["entries"]) is is_later
+    assert bool(answer.json()["items"]) is is_later

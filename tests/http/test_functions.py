@@ -58,7 +58,7 @@ def test_a_stream_of_totals_is_one_event_as_text(invoke: Mangum) -> None:
 
     assert (answer["statusCode"], answer["isBase64Encoded"], rest) == (200, False, "")
     assert retry == "retry: 5000"
-    assert totals.startswith('event: totals\ndata: {"totals":[{"counter":"likes:stream"')
+    assert totals.startswith('event: totals\ndata: {"items":[{"counter":"likes:stream"')
 
 
 @pytest.mark.parametrize(

@@ -102,10 +102,7 @@ def test_a_batch_that_is_sent_again_counts_nothing_twice(api: Api) -> None:
         {"counter": "likes:batch", "delta": "3"},
     ]
     first, again = (
-        [
-            one["status"]
-            for one in api.post("/v1/entries", {"events": events}, "b").json()["outcomes"]
-        ]
+        [one["status"] for one in api.post("/v1/entries", {"events": events}, "b").json()["items"]]
         for _ in range(2)
     )
 
@@ -119,7 +116,7 @@ def test_an_event_of_a_batch_that_fails_is_a_problem_of_its_own(api: Api) -> Non
         {"counter": "likes:fails", "delta": "2", "key": "used"},
         {"counter": "likes:fails", "delta": "2"},
     ]
-    failed, recorded = api.post("/v1/entries", {"events": events}, "c").json()["outcomes"]
+    failed, recorded = api.post("/v1/entries", {"events": events}, "c").json()["items"]
 
     assert failed["status"] == "failed"
     assert names_of(failed["problem"]) == "idempotency-key-reused"

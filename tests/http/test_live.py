@@ -64,7 +64,7 @@ def _event(stream: HTTPResponse) -> dict[str, str]:
 
 
 def _values(event: dict[str, str]) -> list[str]:
-    return [one["value"] for one in json.loads(event["data"])["totals"]]
+    return [one["value"] for one in json.loads(event["data"])["items"]]
 
 
 def _count(api: Api, counter: str, delta: str, key: str) -> None:

@@ -71,7 +71,7 @@ def test_namespaces_without_a_scope_are_not_listed(whole: Api) -> None:
         whole.post(f"/v1/counters/{namespace}:a/entries", {"delta": "1"}, "k")
     whole.scopes = Scopes.parse(["likes:read"])
 
-    listed = whole.get("/v1/namespaces").json()["namespaces"]
+    listed = whole.get("/v1/namespaces").json()["items"]
     assert [one["name"] for one in listed] == ["likes"]
 
 
@@ -106,7 +106,7 @@ def test_a_group_shows_the_members_that_the_caller_may_read_now(whole: Api) -> N
     assert whole.post("/v1/groups/board:group/members", both).status_code == 200
     whole.scopes = Scopes.parse(["board:read"])
 
-    totals = whole.get("/v1/groups/board:group/totals").json()["totals"]
+    totals = whole.get("/v1/groups/board:group/totals").json()["items"]
     pages = whole.get("/v1/groups/board:group/totals?limit=2").json()
     top = whole.get("/v1/groups/board:group/top").json()["top"]
 

@@ -103,7 +103,7 @@ export function counter(name) {
   }
 
   async function drawEntries(signal) {
-    ({ entries } = await get(`${path}/entries`, { limit: ENTRIES }, signal));
+    ({ items: entries } = await get(`${path}/entries`, { limit: ENTRIES }, signal));
     const shown = entries.slice(0, 20);
     show(places.entries, shown.length
       ? table("Newest entries", [["Recorded", "short"], ["Change", "number"], "Key", "Note"],

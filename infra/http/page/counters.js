@@ -65,7 +65,7 @@ export function counters() {
     while (mine.state === "running") {
       if (mine === search) draw();
       const part = await get("/counters", { prefix, limit: PAGE, cursor: mine.cursor }, both);
-      mine.found.push(...part.totals);
+      mine.found.push(...part.items);
       mine.items += part.items_read;
       mine.left -= part.items_read;
       mine.units += part.readUnits;
@@ -78,7 +78,7 @@ export function counters() {
   /** The counter of exactly this name, if it has a total. Half a read unit. */
   async function whole(name, signal) {
     try {
-      const { totals: [one] } = await get("/totals", { counter: [name] }, signal);
+      const { items: [one] } = await get("/totals", { counter: [name] }, signal);
       return one.updated_at || one.method ? one : null;
     } catch (problem) {
       if (problem.status === 422) return null; // a beginning that is no whole name
@@ -96,7 +96,7 @@ export function counters() {
     const names = rows().slice(0, LIVE_MAX).map((one) => one.counter);
     if (names.length === 0) return;
     const mine = search;
-    const { totals } = await get("/totals", { counter: names }, signal);
+    const { items: totals } = await get("/totals", { counter: names }, signal);
     const by = new Map(totals.map((one) => [one.counter, one]));
     mine.found = mine.found.map((one) => by.get(one.counter) ?? one);
     mine.exact &&= by.get(mine.exact.counter) ?? mine.exact;

@@ -49,7 +49,7 @@ function lag(since, through, at) {
   return through ? "up to date" : "up to date: no change yet";
 }
 
-function shards({ at, shards: found }) {
+function shards({ at, items: found }) {
   const oldest = found.map((one) => one.waiting_since).filter(Boolean).sort()[0];
   const words = oldest
     ? `Totals are ${duration(Date.parse(at) - Date.parse(oldest))} behind the ledger, in ${
@@ -60,7 +60,7 @@ function shards({ at, shards: found }) {
       [h("code", {}, one.shard), lag(one.waiting_since, one.handled_through, at), moment(one.handled_through)]))];
 }
 
-function quarantine({ records }) {
+function quarantine({ items: records }) {
   if (records.length === 0) return [empty("No record is in quarantine.")];
   return [
     h("p", {}, `${records.length < QUARANTINED ? many(records.length, "record") : `The newest ${QUARANTINED} records`
@@ -79,7 +79,7 @@ function quarantine({ records }) {
 const SOURCES = { ledger: "the ledger: it is in no total", counters: "the totals: no alert rule saw it",
   kinesis: "Kinesis: it is not in the ledger" };
 
-function regions({ at, regions: found }) {
+function regions({ at, items: found }) {
   const state = (one) => (one.state === "ready" ? lag(one.waiting_since, one.handled_through, at) : REGIONS[one.state] ?? one.state);
   return table("Regions", [["Region", "short"], "Totals", "Replica of the ledger", ["Last change handled", "short"]], found.map((one) =>
     [one.home ? `${one.name} (home)` : one.name, state(one), one.replica.toLowerCase(), moment(one.handled_through)]));

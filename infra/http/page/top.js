@@ -10,7 +10,7 @@ const PLACES_MS = 30_000;
 
 /** The rankings: of groups by their list, of namespaces by the answer to the question. */
 async function ranked(signal) {
-  const [{ namespaces }, { groups }] = await Promise.all([
+  const [{ items: namespaces }, { groups }] = await Promise.all([
     get("/namespaces", {}, signal), get("/groups", {}, signal)]);
   const found = groups.filter((one) => one.ranked)
     .map((one) => ({ ...one, kind: "group", path: `/groups/${segment(one.name)}/top` }));

@@ -27,7 +27,7 @@ def test_what_was_deleted_before_a_failure_is_told(capsys: pytest.CaptureFixture
     with pytest.raises(NoSuchCounter):
         _show(_options(), deleted())
 
-    assert [row["counter"] for row in json.loads(capsys.readouterr().out)] == ["likes:a"]
+    assert [row["counter"] for row in json.loads(capsys.readouterr().out)["items"]] == ["likes:a"]
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,10 @@ def test_the_exit_code_says_whether_anything_is_left(
     assert _show(_options(), [Deletion("likes:a", stage, 0, "")]) == code
 
     told = capsys.readouterr()
-    assert json.loads(told.out)[0]["stage"] == stage
+    assert json.loads(told.out)["items"][0]["stage"] == stage
     assert ("call again" in told.err) is bool(code)
 
 
 def test_nothing_to_delete_is_an_empty_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert _show(_options(), []) == 0
-    assert json.loads(capsys.readouterr().out) == []
+    assert json.loads(capsys.readouterr().out) == {"items": []}

@@ -8,9 +8,10 @@ from decimal import Decimal
 import pytest
 
 from countledger.infra.cli.output import (
+    Row,
     notice,
+    show_items,
     show_json,
-    show_json_array,
     show_rows,
     show_text,
 )
@@ -36,9 +37,9 @@ from countledger.infra.portability.lines import UnreadLine, encode_line
 def test_json_carries_every_amount_exactly(
     capsys: pytest.CaptureFixture[str], value: object, written: str
 ) -> None:
-    show_json(value)
+    show_json({"x": value})
 
-    assert f"{written}\n" == capsys.readouterr().out
+    assert capsys.readouterr().out == f'{{\n  "x": {written}\n}}\n'
 
 
 def test_a_pipe_gets_headings_and_tab_separated_cells(capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,14 +55,29 @@ def test_a_pipe_gets_headings_and_tab_separated_cells(capsys: pytest.CaptureFixt
     )
 
 
-@pytest.mark.parametrize("items", [[], [1], [{"a": Decimal("0.5")}, 2, 3]])
-def test_an_array_is_one_json_document_however_long(
-    capsys: pytest.CaptureFixture[str], items: Sequence[object]
+@pytest.mark.parametrize("items", [[], [{"a": 1}], [{"value": Decimal("0.5")}, {"value": 2}]])
+@pytest.mark.parametrize("rest", [{}, {"more": False, "sum": 7}])
+def test_a_list_is_one_json_document_however_long(
+    capsys: pytest.CaptureFixture[str], items: Sequence[Row], rest: Row
 ) -> None:
-    show_json_array(iter(items))
+    show_items(iter(items), lambda: rest)
 
     written = json.loads(capsys.readouterr().out)
-    assert [{"a": "0.5"} if isinstance(item, dict) else item for item in items] == written
+    shown = [{**one, "value": str(one["value"])} if "value" in one else one for one in items]
+    assert written == {"items": shown, **rest, **({"sum": "7"} if rest else {})}
+
+
+@pytest.mark.parametrize("name", ["value", "delta", "sum", "upper", "held", "threshold"])
+def test_an_amount_is_a_text_of_its_digits_and_a_count_a_number(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    show_json({name: 5, "deep": [{name: -3, "events": 2}], "entries": 4})
+
+    assert json.loads(capsys.readouterr().out) == {
+        name: "5",
+        "deep": [{name: "-3", "events": 2}],
+        "entries": 4,
+    }
 
 
 # A note that clears the screen, sets the title, turns the text around, and ends in the C1 form.
@@ -73,7 +89,7 @@ def test_a_note_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None
     cells = capsys.readouterr().out
     show_json({"note": _NOTE})
     whole = capsys.readouterr().out
-    show_json_array([_NOTE])
+    show_items([{"note": _NOTE}], lambda: {"more": False})
     listed = capsys.readouterr().out
     show_text(f"two\ncells\t{_NOTE}")
     line = capsys.readouterr().out
@@ -86,7 +102,10 @@ def test_a_note_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None
         assert {one for one in text if not one.isprintable()} <= {"\n", "\t"}
         assert "\u00e9" in text
     assert r"\u001b[2J\u001b]0;title\u0007 \u202egnp.exe \u009b31m\u007f\u000d\u2028" in cells
-    assert (json.loads(whole), json.loads(listed)) == ({"note": _NOTE}, [_NOTE])
+    assert (json.loads(whole), json.loads(listed)) == (
+        {"note": _NOTE},
+        {"items": [{"note": _NOTE}], "more": False},
+    )
     assert said.startswith("two\nlines ")
     assert line.startswith("two\ncells\t")
     assert json.loads(exported)["reason"] == _NOTE

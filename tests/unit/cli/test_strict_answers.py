@@ -133,8 +133,8 @@ def test_a_refusal_is_a_document_for_programs_and_a_line_for_people(
     assert json.loads(printed.out) == {
         "status": "bound_reached",
         "counter": HALL,
-        "delta": -499,
-        "value": 498,
+        "delta": "-499",
+        "value": "498",
         "side": "lower",
         "bound": 0,
     }
