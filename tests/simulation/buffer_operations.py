@@ -211,7 +211,7 @@ def _hand(client: Client, form: str) -> Hand | None:
     try:
         if form == ASYNC:
             hand.loop = client.product.loop
-            hand.producer = hand.call(_opened(client.process, buffering, hear))
+            hand.producer = hand.call(open_awaited(client.process, buffering, hear))
         else:
             hand.producer = open_producer(client.process, buffering, hear)
     except SpoolRefused as error:
@@ -242,7 +242,7 @@ def open_producer(process: Process, buffering: Buffering, hear: Hear) -> Buffere
     return BufferedProducer(connection_of(process), buffering, hear)
 
 
-async def _opened(process: Process, buffering: Buffering, hear: Hear) -> AsyncBufferedProducer:
+async def open_awaited(process: Process, buffering: Buffering, hear: Hear) -> AsyncBufferedProducer:
     """The product's own, as an event loop has it."""
     connection = connection_of(process)
     make = partial(BufferedProducer, connection, buffering, hear, AsyncOutcomes)

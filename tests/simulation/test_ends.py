@@ -13,8 +13,9 @@ from countledger.producers.buffer.settings import Buffering, NotRecorded, StillB
 from countledger.producers.event import Event
 from countledger.producers.sender import Sender
 from tests.simulation import threads
-from tests.simulation.buffer_operations import open_producer
+from tests.simulation.buffer_operations import open_awaited, open_producer
 from tests.simulation.calm import calm_world
+from tests.simulation.loop import SimulatedLoop
 from tests.simulation.product import Product
 from tests.simulation.spool import SimulatedSpool
 
@@ -62,6 +63,11 @@ def _open(
     """A producer whose batches take so long."""
     threads.belongs(process)
     producer = open_producer(process, buffering, hear)
+    _slow_down(producer, takes_ms)
+    return producer
+
+
+def _slow_down(producer: BufferedProducer, takes_ms: int) -> None:
     make = producer._here()._make_delivery
 
     def slowed() -> BatchDelivery:
@@ -71,7 +77,6 @@ def _open(
         return made
 
     producer._here()._make_delivery = slowed
-    return producer
 
 
 def _run(work: Callable[[World], None]) -> None:
@@ -107,6 +112,31 @@ def test_an_end_waits_as_long_as_there_is_progress(end: str) -> None:
             producer.flush()
         assert world.schedule.now_ms - began_ms > 190_000
         assert _sum(world) == 1_000
+
+    _run(work)
+
+
+@pytest.mark.parametrize("end", ["close", "flush"])
+def test_an_end_that_is_awaited_waits_as_long_and_gives_up(end: str) -> None:
+    """The last batch takes longer than the producer is patient."""
+
+    def work(world: World) -> None:
+        process = world.process("home", "app")
+        threads.belongs(process)
+        loop = SimulatedLoop(process)
+        producer = loop.call(open_awaited(process, PATIENT, None))
+        _slow_down(producer._producer, 5_000)
+        loop.call(producer.add_many([Event(COUNTER, 1)] * 1_000))
+        began_ms = world.schedule.now_ms
+        loop.call(producer.close() if end == "close" else producer.flush())
+        assert world.schedule.now_ms - began_ms > 190_000
+        assert _sum(world) == 1_000
+        if end == "flush":
+            producer._producer._here()._delivery = None
+            _slow_down(producer._producer, 60_000)
+            loop.call(producer.add_many([Event(COUNTER, 1)]))
+            with pytest.raises(StillBuffered, match="no entry was acknowledged or refused for 30"):
+                loop.call(producer.flush())
 
     _run(work)
 

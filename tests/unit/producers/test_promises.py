@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from countledger.ledger.attributes import Item
     from countledger.producers.buffer.settings import Failure
 
 PATIENT = partial(Buffering, linger_ms=PATIENT_MS)
@@ -323,35 +321,6 @@ async def test_flush_and_close_end_in_time_and_hand_back_what_is_left(
 
     back = [failure.entry.id for failure in told if failure.entry]
     assert sorted(back) == sorted(one.entry.id for one in pendings)
-
-
-class _Slow(GatedClient):
-    def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
-        if len(entries_in(self)) == 500:
-            self.gate.clear()
-        sleep(0.05)
-        return super().put_batch(table, items)
-
-
-@pytest.mark.parametrize("end", ["close", "flush"])
-@pytest.mark.parametrize("form", FORMS)
-@in_a_loop
-async def test_an_end_waits_as_long_as_there_is_progress(form: str, end: str) -> None:
-    """It takes much longer in all than it is patient; and ends where nothing is done."""
-    dynamo = _Slow()
-    producer = Awaited(FORMS[form](dynamo, PATIENT(senders=1, patience_ms=500)))
-    await producer.add_many([Event("a:b", 1)] * 525)
-    began_s = monotonic()
-    with pytest.raises((StillBuffered, NotRecorded)) as raised:
-        await (producer.flush() if end == "flush" else producer.close())
-    assert monotonic() - began_s > 1.4
-    if isinstance(raised.value, NotRecorded):
-        assert len(raised.value.failures) == 25
-    else:
-        assert "no entry was acknowledged or refused for 0.5 s; 25 entries" in str(raised.value)
-    assert len(entries_in(dynamo)) == 500
-    dynamo.gate.set()
-    await producer.close()
 
 
 @in_a_loop
