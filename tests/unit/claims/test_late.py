@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from countledger.ledger import keys
+from countledger.ledger.attributes import Item
 from countledger.ledger.errors import AlreadyClaimed, ItemInTheWay, NotClaimed, Unclear
 from countledger.ledger.limits import (
     CLOCK_SKEW_DEFAULT_MS,
@@ -16,7 +17,7 @@ from countledger.ledger.limits import (
     SIGNED_REQUEST_LIFE_MS,
 )
 from countledger.ledger.operations import Delete
-from countledger.producers.claims.claim import Claim
+from countledger.producers.claims.claim import Claim, Freeing
 from countledger.producers.own_items import ItemChange
 from tests.unit.claims.stacks import NEXT, OWN, SEAT, Seats
 
@@ -26,6 +27,7 @@ CHANGED = replace(OWN, item={**OWN.item, "n": 1})
 _CLAIM = {"counter", "part", "owner", "id", "at"}
 # What a claim keeps of the tombstone that it replaces.
 _TOMBSTONE = {"removed", "removal", "removed_at"}
+_NOW_MS, _SKEW_MS = 1_900_000_000_000, CLOCK_SKEW_DEFAULT_MS
 
 
 @pytest.fixture
@@ -210,6 +212,25 @@ def test_a_release_whose_value_another_has_since_is_done(seats: Seats) -> None:
 
     assert seats.claims.release(SEAT) is True
     assert seats.owners("7") == ["bob"]
+
+
+@pytest.mark.parametrize(
+    ("found", "applied"),
+    [
+        (None, False),
+        ({"owner": "bob", "id": "bobs", "removed_at": _NOW_MS}, False),
+        ({"removed": "an earlier one", "removed_at": _NOW_MS - _SKEW_MS - 1}, False),
+        ({"removed": "another", "removed_at": _NOW_MS - _SKEW_MS}, None),
+    ],
+    ids=["nothing", "only a fence", "a release of before", "a release of since"],
+)
+def test_a_release_that_is_not_shown_was_not_applied_unless_another_may_have_followed(
+    found: Item | None, *, applied: bool | None
+) -> None:
+    """The owner had the value when the call read it, and no longer has."""
+    freeing = Freeing("counters", SEAT, "anns", _NOW_MS, _SKEW_MS, removal="r", seen=True)
+
+    assert freeing.was_applied(found) is applied
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["free", "held"])
