@@ -13,13 +13,24 @@ from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.operations import Put
 from tests.unit.compaction.parts import LEDGER
 from tests.unit.compaction.world import COUNTER, DELTAS, World
-from tests.unit.connections import connection_on
+from tests.unit.connections import REGION, connection_on
 from tests.unit.ledger.memory import MemoryClient
 
 
 def test_only_the_home_region_may_merge() -> None:
     with pytest.raises(WrongRegion, match=r"home region a only.*this is b"):
         Regions(connection_on(MemoryClient(), region="b", home_region="a"))
+
+
+def test_the_services_of_a_process_look_at_the_lease_and_the_replicas_once() -> None:
+    """Whether they may merge is one answer for all of them."""
+    tables = MemoryClient()
+    connection = connection_on(tables, home_region=REGION)
+
+    reasons = [Regions(connection).hold_lease() for _ in range(2)]
+
+    assert reasons == [None, None]
+    assert tables.calls == ["describe", "query"]
 
 
 def _replicas(**statuses: str) -> dict[str, Any]:
