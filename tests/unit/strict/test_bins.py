@@ -7,14 +7,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.ledger import amount, keys
+from countledger.ledger.errors import CorruptItem
+from countledger.ledger.limits import BINS_MAX
 from countledger.producers.strict.change import refusal
-from countledger.producers.strict.definition import StrictState, deal, deal_state, split, whole_of
+from countledger.producers.strict.definition import (
+    StrictState,
+    deal,
+    deal_state,
+    decode_definition,
+    split,
+    whole_of,
+)
 
 AMOUNTS = st.one_of(
     st.integers(-(10**30), 10**30),
     st.integers(-(10**6), 10**6).map(lambda n: amount.canonical(Decimal(n) / 100)),
 )
 BINS = st.integers(1, 98)
+
+
+@pytest.mark.parametrize("bins", [-1, BINS_MAX + 1])
+def test_a_number_of_bins_that_no_counter_has_is_corrupt(bins: int) -> None:
+    item = {"counter": "n:c", "method": "atomic", "incarnation": "made", "bins": bins}
+
+    with pytest.raises(CorruptItem, match=f"'bins' is {bins}, no number of bins"):
+        decode_definition(item)
 
 
 @given(value=AMOUNTS, shares=BINS)
