@@ -13,7 +13,17 @@ from dataclasses import fields, is_dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Literal, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    Literal,
+    NoReturn,
+    TypeVar,
+)
 
 from pydantic import (
     BaseModel,
@@ -29,7 +39,7 @@ from pydantic_core.core_schema import no_info_plain_validator_function
 
 from countledger.ledger import keys, values
 from countledger.ledger.amount import Amount, check_exact, to_text
-from countledger.ledger.errors import BadDelta, BadInput, shown
+from countledger.ledger.errors import BadDelta, BadInput, BadItem, shown
 from countledger.ledger.ids import check_key
 from countledger.ledger.limits import (
     AMOUNT_MAX_DECIMALS,
@@ -178,6 +188,21 @@ def parse_text(value: object) -> str:
 def parse_time(value: object) -> datetime:
     """A time, as everywhere: of ISO 8601 with its offset, or a text of milliseconds."""
     return values.parse_time(parse_text(value))
+
+
+def parse_item(what: str, text: str) -> dict[str, Any]:
+    """An item of an app's own table, as an object of JSON; its numbers stay exact."""
+    try:
+        item = json.loads(text, parse_float=Decimal, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise BadItem(f"{what} {shown(text)} is no JSON object: {error}") from None
+    if not isinstance(item, dict):
+        raise BadItem(f"{what} {shown(text)} is no JSON object: give it as {{...}}")
+    return item
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
 
 
 def show_time(value: object) -> object:

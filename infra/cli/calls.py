@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
 
 import typer
 
@@ -127,6 +127,8 @@ def _typed(one: Parameter) -> Any:  # noqa: ANN401 - a type
     is_list = get_origin(one.kind) in {list, dict}
     if one.text is not None or one.param.text is not None or get_origin(one.kind) is dict:
         return list[str] if is_list else str
+    if is_list and get_origin(item := get_args(one.kind)[0]) is Annotated:
+        return list[get_args(item)[0]]  # type: ignore[misc]  # without what is said of each
     if get_origin(one.kind) is Literal and one.optional and one.param.none:
         return str
     return one.kind

@@ -6,29 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from countledger.infra.calls.schedules import SCHEDULES, ScheduleView
 from countledger.infra.cli.app import BadUsage, Options, SettingsFile, shared
-from countledger.infra.cli.output import Unread, facts, show, show_all, show_or_say
+from countledger.infra.cli.calls import commands_of
+from countledger.infra.cli.output import show
 from countledger.infra.cli.settings_file import ScheduleText, read_schedules
-from countledger.ledger.clock import show_duration
 
 if TYPE_CHECKING:
     from countledger import Schedule
-    from countledger.infra.cli.output import Row
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+app = commands_of(SCHEDULES)
 
 Name = Annotated[str, typer.Argument(metavar="NAMESPACE", help="Whose counters to compact.")]
 _NOTHING = ScheduleText()
-
-
-@app.callback()
-@shared
-def schedule(_options: Options) -> None:
-    """When and how old entries are compacted: merged into one item, so that reads stay cheap.
-
-    Compaction never changes a number. A namespace without a schedule is compacted only by
-    hand (countledger compact), and none has a schedule until you make one.
-    """
 
 
 @app.command()
@@ -76,44 +66,6 @@ def set_schedule(
     _show_one(options, options.client().schedules.set(name, **wanted))
 
 
-@app.command("list")
-@shared
-def list_all(options: Options) -> int:
-    """List the schedules of the stack, by namespace.
-
-    One that cannot be read is named, and the exit code is 1.
-    """
-    unread = Unread()
-    found = options.client().schedules.list(on_corrupt=unread.note)
-    return show_all(options, found, _row, _document, unread)
-
-
-@app.command("show")
-@shared
-def show_one(options: Options, name: Name) -> None:
-    """Show the schedule of one namespace, and whether it runs.
-
-    "enabled" or "disabled", as EventBridge Scheduler has it; "missing" where it knows nothing of
-    it: create or set makes it run.
-    """
-    schedules = options.client().schedules
-    found = schedules.get(name)
-    state = {"state": schedules.state(found)}
-    show(options, [{**_row(found), **state}], {**_document(found), **state})
-
-
-@app.command()
-@shared
-def delete(options: Options, name: Name) -> None:
-    """Delete the schedule of a namespace; its counters are compacted no more.
-
-    What was compacted stays as it is. That there is no schedule is no error.
-    """
-    deleted = options.client().schedules.delete(name)
-    text = f"the schedule of {name} is gone" if deleted else f"{name} has no schedule"
-    show_or_say(options, {"namespace": name, "deleted": deleted}, text)
-
-
 @app.command()
 @shared
 def apply(options: Options, file: SettingsFile) -> None:
@@ -139,26 +91,14 @@ def apply(options: Options, file: SettingsFile) -> None:
       archive = "s3://bucket/stock"
     """
     specs = read_schedules(file)
-    done = list(options.client().schedules.apply(specs))
-    rows = [{"change": str(change), **_row(each)} for each, change in done]
-    show(options, rows, [{"change": str(change), **_document(each)} for each, change in done])
+    done = [
+        (str(change), ScheduleView.model_validate(each))
+        for each, change in options.client().schedules.apply(specs)
+    ]
+    rows = [{"change": change, **each.row()} for change, each in done]
+    show(options, rows, [{"change": change, **each.document()} for change, each in done])
 
 
 def _show_one(options: Options, shown: Schedule) -> None:
-    show(options, [_row(shown)], _document(shown))
-
-
-def _row(shown: Schedule) -> Row:
-    age_ms = shown.min_age_ms
-    return {
-        "namespace": shown.namespace,
-        "when": shown.expression,
-        "min entries": shown.min_entries,
-        "min age": None if age_ms is None else show_duration(age_ms),
-        "retire": shown.retire,
-        "archive": shown.archive,
-    }
-
-
-def _document(shown: Schedule) -> Row:
-    return facts(shown, "namespace expression region min_entries min_age_ms retire archive")
+    view = ScheduleView.model_validate(shown)
+    show(options, [view.row()], view.document())

@@ -28,13 +28,13 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
+from countledger.infra.calls.claims import CLAIMS
 from countledger.infra.calls.quotas import QUOTAS
+from countledger.infra.calls.sequences import SEQUENCES
 from countledger.infra.http import (
     alerts,
-    claims,
     counters,
     groups,
-    sequences,
     stack,
     strict,
 )
@@ -287,8 +287,8 @@ ROUTERS: Final = (
     strict.routes,
     strict.hold_routes,
     routes_of(QUOTAS),
-    sequences.routes,
-    claims.routes,
+    routes_of(SEQUENCES),
+    routes_of(CLAIMS),
     groups.routes,
     alerts.routes,
     stack.routes,

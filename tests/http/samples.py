@@ -133,7 +133,7 @@ SAMPLES: Final = (
     Sample("show_sequence", "GET /v1/sequences/no:a", "no:read"),
     Sample("delete_sequence", "DELETE /v1/sequences/no:a", "no:admin", status=204),
     Sample("take_claim", "POST /v1/claims/user-email", "user-email:write", _CLAIM),
-    Sample("find_claim", "GET /v1/claims/user-email?part=ann@example.org", "user-email:read"),
+    Sample("find_claim", "GET /v1/claims/user-email?value=ann@example.org", "user-email:read"),
     Sample(
         "change_claim",
         "POST /v1/claims/user-email/changes",

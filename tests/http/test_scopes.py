@@ -149,3 +149,15 @@ def test_a_key_that_sets_a_value_is_one_of_the_namespace(whole: Api, resource: s
     outcomes = [answer.get("outcome") or answer["became"] for answer in answers]
     assert outcomes[0] == outcomes[1] != outcomes[2] == "duplicate"
     assert set_value(other, "6").status_code == 422
+
+
+def test_the_namespace_of_a_claim_is_all_of_its_scope(whole: Api) -> None:
+    """Also with a colon: `team:read` says nothing of the claims of `team:mail`."""
+    path = "/v1/claims/team:mail?value=ops@example.org"
+    whole.scopes = Scopes.parse(["team:read", "mail:read"])
+    refused = whole.get(path)
+    whole.scopes = Scopes.parse(["team:mail:read"])
+    free = whole.get(path)
+
+    assert (refused.status_code, refused.json()["scope"]) == (403, "team:mail:read")
+    assert (free.status_code, free.json()["owner"], free.json()["claim_id"]) == (200, None, None)
