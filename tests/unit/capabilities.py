@@ -37,6 +37,7 @@ class Said(Enum):
     COUNTED = "counted by this call"
     DUPLICATE = "counted before"
     REFUSED = "not counted, and never will be"
+    WITHDRAWN = "the key was withdrawn: not counted, and never will be"
     REUSED = "the key was used for something else"
     NOT_YET = "not counted: call again"
     UNCLEAR = "counted or not"
@@ -50,6 +51,7 @@ _OUTCOMES: Final[dict[type, Said]] = {
     strict.Confirmed: Said.COUNTED,
     strict.Cancelled: Said.COUNTED,
     strict.Duplicate: Said.DUPLICATE,
+    strict.Withdrawn: Said.WITHDRAWN,
     strict.BoundReached: Said.REFUSED,
     strict.HoldCancelled: Said.REFUSED,
     strict.HoldConfirmed: Said.REUSED,
@@ -101,6 +103,7 @@ class Capability:
         undo: another call takes back what a call has counted.
         elsewhere: the same call for another counter.
         remake: deletes what was prepared, and creates it again.
+        withdraw: withdraws a key; None: its keys cannot be withdrawn.
         keyed: whether the caller gives the key.
         repeats: whether a second call is recognized as the same one.
         reused: what the same key with another content is; None: there is no other content.
@@ -122,6 +125,7 @@ class Capability:
     undo: Act | None = None
     elsewhere: Callable[[CountLedger, Any, int, Any], object] | None = None
     remake: Act | None = None
+    withdraw: Act | None = None
     keyed: bool = True
     repeats: bool = True
     reused: Said | None = Said.REUSED
@@ -159,6 +163,14 @@ def _remake(create: Act, *names: str) -> Act:
     return remake
 
 
+def _withdraw(ledger: CountLedger, key: str) -> object:
+    return ledger.strict.withdraw(_COUNTER, key)
+
+
+def _withdraw_of_several(ledger: CountLedger, key: str) -> object:
+    return ledger.strict.transactions.withdraw(key)
+
+
 def _take(ledger: CountLedger, _: object) -> None:
     ledger.strict.change(_COUNTER, -_OPENING)
 
@@ -190,6 +202,7 @@ def _change(
         undo=lambda ledger, _: ledger.strict.change(_COUNTER, AMOUNT),
         remake=_remake(create, _COUNTER),
         elsewhere=elsewhere,
+        withdraw=_withdraw if method in {"marker", "request_token", "set"} else None,
         anonymous=method != "marker",
         forgets=method == "request_token",
         **more,
@@ -265,6 +278,7 @@ _TRANSACTIONS: Final = (
         take=_take,
         give_back=_give_back,
         undo=lambda ledger, _: ledger.strict.change(_SECOND, -AMOUNT),
+        withdraw=_withdraw_of_several,
         life=_DAY,
         remembers=_DAY,
     ),
@@ -276,6 +290,7 @@ _TRANSACTIONS: Final = (
         take=lambda ledger, _: ledger.strict.set_bounds(_COUNTER, lower=5, force=True),
         give_back=lambda ledger, _: ledger.strict.set_bounds(_COUNTER, lower=0),
         undo=lambda ledger, _: ledger.strict.change(_COUNTER, _OPENING - AMOUNT),
+        withdraw=_withdraw_of_several,
         sums=False,
         life=_DAY,
         remembers=_DAY,
@@ -356,6 +371,7 @@ def _holds(bins: int) -> tuple[Capability, ...]:
         take=_take,
         give_back=_give_back,
         undo=_cancel_all,
+        withdraw=_withdraw,
     )
     confirm = Capability(
         name=f"confirm{more}",

@@ -38,6 +38,7 @@ _SECOND = timedelta(seconds=1)
 # More than any call sends.
 _ALL_ATTEMPTS = 40
 _DONE = (Said.COUNTED, Said.DUPLICATE)
+_OUT = (Said.WITHDRAWN, Said.REFUSED, Said.NOT_YET)
 # What may be counted, by what a call says.
 _COUNTED = {
     Said.COUNTED: (AMOUNT,),
@@ -450,6 +451,31 @@ def test_a_refused_call_may_be_made_again_under_its_key(row: Capability) -> None
 
     assert world.call() is Said.COUNTED
     assert world.number == AMOUNT
+
+
+@pytest.mark.parametrize("fault", [None, "delay_next", "fail_next", "lose_next_answer"])
+@rows(lambda row: row.withdraw)
+def test_a_key_is_withdrawn_or_counted_and_never_both(row: Capability, fault: str | None) -> None:
+    """Another process withdraws it before any request of the call, the first of which is lost."""
+    withdrawn: list[Said] = []
+
+    def withdraw(world: World) -> None:
+        assert row.withdraw is not None
+        withdrawn.append(said(row.withdraw(world.another(), KEY)))
+
+    def first(world: World) -> None:
+        if fault is not None:
+            getattr(world.stack, fault)()
+
+    for world in each_request(partial(World, row), withdraw, first):
+        withdrawn.clear()
+        told = world.call()
+        if not withdrawn:
+            break
+        world.much_later()
+        assert withdrawn[0] in {Said.WITHDRAWN, Said.DUPLICATE}
+        assert world.number == (0 if withdrawn[0] is Said.WITHDRAWN else AMOUNT)
+        assert told in {Said.UNCLEAR, *(_OUT if world.number == 0 else _DONE)}
 
 
 # ---- what is created, and deleted -------------------------------------------------------------

@@ -28,11 +28,8 @@ from countledger.ledger.limits import (
 from tests.unit.connections import connection_on
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import (
-    LOST,
     MemoryClient,
-    applied_then_lost,
     meanwhile,
-    refuses,
 )
 
 TABLE = "counters"
@@ -90,17 +87,6 @@ def test_a_change_does_not_leave_after_its_process_stood_still(
     assert max(effective_ms) >= clock.at_ms + ALERT_RULE_SEND_MS + ALERT_RULES_AGE_MS
     # The call, and for each attempt a token, and a revision if it writes one.
     assert next(new_ids) == 1 + tries * (1 if change is _CHANGES["delete"] else 2)
-
-
-@pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
-def test_a_deletion_whose_answer_was_lost_deletes_the_rule(rules: Rules, *, applied: bool) -> None:
-    rules.create(RULE)
-    plan = applied_then_lost if applied else partial(refuses, LOST)
-    _dynamo(rules).plans.append(plan("transact", times=1))
-
-    assert rules.delete("r")
-
-    assert rules.list() == []
 
 
 def test_a_change_that_never_leaves_in_time_is_refused_and_not_written() -> None:
