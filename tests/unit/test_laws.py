@@ -269,6 +269,7 @@ def test_a_call_that_meets_a_fault_counts_once(row: Capability, fault: str) -> N
             assert world.call() is Said.DUPLICATE
         if row.reused:
             assert world.call(AMOUNT - 1) is row.reused
+            assert world.call(AMOUNT - 1, by=world.another()) is row.reused
         world.much_later()
         assert world.number == AMOUNT
 
