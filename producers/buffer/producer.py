@@ -222,10 +222,6 @@ class ThreadedBuffer:
                 self._wake_for_new()
             return pending
 
-    def accept_one(self, pending: PendingEntry) -> PendingEntry:
-        """As `accept`, of one event."""
-        return self.accept_now(pending) or self.accept((pending,))[0]
-
     def accept_now(self, pending: PendingEntry) -> PendingEntry | None:
         """As `accept`, of one event, under one lock; None without headroom, or with a spool."""
         if self.state.spool is not None:
@@ -543,9 +539,10 @@ class BufferedProducer:
             delta = parse_delta(delta)
             if self._joins and (joined := own.join(counter, delta)) is not None:
                 return joined
-            return own.accept_one(own.state.pending_of_plain(check_counter(counter), delta))
-        event = Event(counter, delta, key, occurred_at, note)
-        return own.accept_one(own.state.pending_of(event))
+            pending = own.state.pending_of_plain(check_counter(counter), delta)
+        else:
+            pending = own.state.pending_of(Event(counter, delta, key, occurred_at, note))
+        return own.accept_now(pending) or own.accept((pending,))[0]
 
     def add_many(self, events: Iterable[Event]) -> list[PendingEntry]:
         """Add many events; with a spool this is much cheaper than one `add` for each.
