@@ -84,7 +84,8 @@ def test_an_archive_that_refuses_stops_the_retire_and_not_the_counts(
     store: Store, counter: str, archive: S3Archive
 ) -> None:
     fill(store, counter, COUNT)
-    gone = S3Archive(archive.client, ArchiveLocation("no-such-bucket-of-ours", ""))
+    missing = f"missing-{uuid4().hex[:12]}"
+    gone = S3Archive(archive.client, ArchiveLocation(missing, ""))
 
     report = compactor(store, archive=gone).compact(counter)
     again = compactor(store, archive=gone).compact(counter)
@@ -92,12 +93,12 @@ def test_an_archive_that_refuses_stops_the_retire_and_not_the_counts(
     for one in (report, again):
         assert one.outcome is RunOutcome.FAILED
         assert isinstance(one.error, ArchiveRefused)
-        assert "no-such-bucket-of-ours" in one.detail
+        assert missing in one.detail
     assert len(store.entry_items(counter)) == COUNT
     assert store.exact().read(counter).value == COUNT * (COUNT + 1) // 2
 
     # The name was published: it is made good where it was promised.
-    archive.client.create_bucket(Bucket="no-such-bucket-of-ours")
+    archive.client.create_bucket(Bucket=missing)
     assert compactor(store, archive=archive).compact(counter).outcome is RunOutcome.MERGED
     assert len(list(_entries(store, gone, counter))) == 5
     assert len(list(_entries(store, archive, counter))) == COUNT - 5
