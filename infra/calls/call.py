@@ -256,6 +256,8 @@ class Op:
         everywhere: the scope for the whole stack that it needs.
         confirm: what a person is asked before; `{name}` is a parameter.
         command: whether it is a command.
+        only_readable: the field of an item with its counter, if a page leaves out the items whose
+            counter the caller may not read; its `next` is of the whole page.
     """
 
     name: str
@@ -267,6 +269,7 @@ class Op:
     everywhere: ScopeVerb | None = None
     confirm: str | None = None
     command: bool = True
+    only_readable: str | None = None
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -283,6 +286,11 @@ class Op:
     @cached_property
     def is_list(self) -> bool:
         return get_origin(get_type_hints(self.function)["return"]) is Iterator
+
+    @property
+    def takes_limit(self) -> bool:
+        """Whether a list ends by its own limit, as the highest ten do, and has no further pages."""
+        return any(one.name == "limit" for one in self.parameters)
 
     @property
     def place(self) -> Parameter | None:
@@ -346,6 +354,7 @@ class Calls:
         everywhere: ScopeVerb | None = None,
         confirm: str | None = None,
         command: bool = True,
+        only_readable: str | None = None,
     ) -> Callable[[_F], _F]:
         """Describe the call that a function is.
 
@@ -356,12 +365,25 @@ class Calls:
             everywhere: the scope of the whole stack that it needs, beside those of its parameters.
             confirm: what a person is asked before.
             command: whether it is a command.
+            only_readable: of a list, the field with an item's counter, if items of counters that
+                the caller may not read are left out.
         """
         verb, path, status = ((*route.split(), "200") if route else ("", "", "200"))[:3]
 
         def described(function: _F) -> _F:
             self.ops.append(
-                Op(name, function, verb, path, int(status), costs, everywhere, confirm, command)
+                Op(
+                    name,
+                    function,
+                    verb,
+                    path,
+                    int(status),
+                    costs,
+                    everywhere,
+                    confirm,
+                    command,
+                    only_readable,
+                )
             )
             return function
 

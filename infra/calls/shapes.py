@@ -393,6 +393,16 @@ class TotalAnswer(View):
     method: str | None
     bins: int
 
+    def row(self) -> Mapping[str, object]:
+        # A strict counter counts no events.
+        events = self.events if self.method is None else None
+        return {
+            "counter": self.counter,
+            "value": self.value,
+            "events": events,
+            "updated": self.updated_at,
+        }
+
 
 class TotalsAnswer(View):
     """Totals of several counters."""

@@ -60,7 +60,7 @@ def command_of(op: Op) -> Callable[..., int | None]:
 
     def command(options: Options, /, **texts: Any) -> int:  # noqa: ANN401 - as typed
         # What can be refused is refused before anything is looked up.
-        most = texts.pop("limit") if op.is_list else None
+        most = texts.pop("limit") if op.is_list and not op.takes_limit else None
         sure = texts.pop("yes", True)
         given = {one.name: _value(one, texts) for one in mine if _is_given(one, texts)}
         if op.confirm is not None and not sure:
@@ -77,7 +77,7 @@ def command_of(op: Op) -> Callable[..., int | None]:
     own = [inspect.Parameter("options", _EITHER, annotation=Options)]
     for one in mine:
         own += _options_of(one)
-    if op.is_list:
+    if op.is_list and not op.takes_limit:
         own.append(_option("limit", AtMost, None))
     if op.confirm is not None:
         own.append(_option("yes", Yes, False))
@@ -109,7 +109,8 @@ def _options_of(one: Parameter) -> list[inspect.Parameter]:
         return _key_options(one.name, one.key)
     said = one.param
     kind, default = _typed(one), one.default
-    if default is not REQUIRED and not isinstance(default, bool | int | str | None):
+    plain_default = said.text is None and isinstance(default, bool | int | str | None)
+    if default is not REQUIRED and not plain_default:
         default = None  # what is not given keeps the default of the function
     if default is None:
         kind |= None

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, NoReturn
 import typer
 
 from countledger import Kind, Namespace
+from countledger.infra.calls.groups import NAMESPACES
 from countledger.infra.cli.app import AtMost, Options, parse_duration_ms, shared
+from countledger.infra.cli.calls import command_of
 from countledger.infra.cli.output import (
     Unread,
     facts,
@@ -24,9 +26,6 @@ from countledger.ledger.errors import BadSetting, NamespaceConflict
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, SECOND_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from countledger import Ranked
     from countledger.infra.cli.output import Row
 
 
@@ -152,7 +151,6 @@ def _document(shown: Namespace) -> Row:
 Name = Annotated[
     str, typer.Argument(metavar="NAMESPACE", help="The part of the name before the colon.")
 ]
-Limit = Annotated[int, typer.Option(help="How many, up to 1,000.")]
 
 
 @shared
@@ -174,32 +172,6 @@ def counters(
     unread = Unread()
     found = islice(options.client().counters(name, on_corrupt=unread.note), limit)
     return show_all(options, found, total_row, total_document, unread)
-
-
-@shared
-def top(
-    options: Options,
-    name: Name,
-    *,
-    day: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DATE|today",
-            help="The sums of that day instead, in the time zone of the windows.",
-        ),
-    ] = None,
-    limit: Limit = 10,
-) -> None:
-    """Show the highest totals of a ranked namespace, or sums of a day; equal ones by name.
-
-    `countledger namespace rank` ranks totals, `countledger windows enable --rank` ranks days.
-
-    Examples:
-      countledger top likes --limit 3
-      countledger top views --day today
-      countledger namespace top views --day 2026-11-22 --limit 3
-    """
-    show_top(options, options.client().rankings.top(name, limit, day=day))
 
 
 @shared
@@ -256,12 +228,8 @@ def unrank(options: Options, name: Name) -> None:
     show_facts(options, {"namespace": name, "ranked": False, "totals": removed})
 
 
-def show_top(options: Options, found: Sequence[Ranked], unread: Unread | None = None) -> None:
-    """Print a ranking, in JSON with what of it could not be read."""
-    rows = [facts(one, "rank counter value") for one in found]
-    show(options, rows, {"items": rows, "unreadable": unread.documents() if unread else []})
-
-
+(_top,) = NAMESPACES.ops
+top = command_of(_top)
 app.command("counters")(counters)
 app.command("top")(top)
 app.command("rank")(rank)

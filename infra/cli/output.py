@@ -86,8 +86,17 @@ def show_all(
     return unread.report()
 
 
-def show_views(options: Options, found: Iterable[View], most: int | None, unread: Unread) -> int:
-    """Print views as they come, at most so many, then what could not be read; the exit code."""
+def show_views(
+    options: Options,
+    found: Iterable[View],
+    most: int | None,
+    unread: Unread,
+    rest: Callable[[], Row] = dict,
+) -> int:
+    """Print views as they come, at most so many, then what could not be read; the exit code.
+
+    `rest` is more of the document, known when all are shown.
+    """
     left = iter(found)
     shown = left if most is None else islice(left, most)
     if options.json:
@@ -97,6 +106,7 @@ def show_views(options: Options, found: Iterable[View], most: int | None, unread
                 "more": most is not None and next(left, None) is not None,
                 "next": None,
                 "unreadable": unread.documents(),
+                **rest(),
             },
         )
     else:

@@ -29,12 +29,12 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from countledger.infra.calls.claims import CLAIMS
+from countledger.infra.calls.groups import GROUPS, NAMESPACES
 from countledger.infra.calls.quotas import QUOTAS
 from countledger.infra.calls.sequences import SEQUENCES
 from countledger.infra.http import (
     alerts,
     counters,
-    groups,
     stack,
     strict,
 )
@@ -289,7 +289,8 @@ ROUTERS: Final = (
     routes_of(QUOTAS),
     routes_of(SEQUENCES),
     routes_of(CLAIMS),
-    groups.routes,
+    routes_of(GROUPS),
+    routes_of(NAMESPACES),
     alerts.routes,
     stack.routes,
 )

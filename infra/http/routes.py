@@ -75,18 +75,18 @@ def _endpoint(op: Op) -> Callable[..., Response]:
     """A function with the parameters that FastAPI is to read of a request."""
     mine = [one for one in op.parameters if one.is_of("route")]
     in_body = [] if op.verb in _WITH_QUERY else [one for one in mine if _is_in_body(op, one)]
-    paged = op.is_list
+    paged = op.is_list and not op.takes_limit
 
     def endpoint(call: Call, **given: Any) -> Response:  # noqa: ANN401 - as declared
         if (body := given.pop("body", None)) is not None:
             given |= {name: getattr(body, name) for name in body.model_fields_set}
-        limit = given.pop("limit") if paged else PAGE_DEFAULT
+        limit = given.pop("limit") if paged else None
         if (place := op.place) is not None and place.text is not None:
             position = from_cursor(given.pop("cursor"), str)
             given[place.name] = None if position is None else place.text(position[0])
         op.authorize(call, given)
         result = op.function(call, **given)
-        if paged:
+        if op.is_list:
             return answered(_page(op, call, result, limit))
         if type(result) in REFUSALS:
             return problem_of_outcome(result).response()
@@ -141,12 +141,14 @@ def _shown_default(one: Parameter) -> Any:  # noqa: ANN401 - a field of pydantic
     return one.default if plain else Field(default=None)
 
 
-def _page(op: Op, call: Call, found: Iterator[View], limit: int) -> Items[View]:
-    """The first of what is found, and where the rest begins."""
-    page = list(islice(found, limit + 1))
-    shown, more = page[:limit], len(page) > limit
+def _page(op: Op, call: Call, found: Iterator[View], limit: int | None) -> Items[View]:
+    """The first of what is found, and where the rest begins; without a limit all of it."""
+    page = list(islice(found, None if limit is None else limit + 1))
+    shown, more = page[:limit], limit is not None and len(page) > limit
     following = None
     if more and op.place is not None and op.place.param.place is not None:
         following = to_cursor(getattr(shown[-1], op.place.param.place))
+    if op.only_readable is not None:
+        shown = [one for one in shown if call.can_read(getattr(one, op.only_readable))]
     unreadable = [Unreadable.of(one) for one in call.unread]
     return Items(items=shown, more=more, next=following, unreadable=unreadable)

@@ -108,7 +108,7 @@ def test_a_group_shows_the_members_that_the_caller_may_read_now(whole: Api) -> N
 
     totals = whole.get("/v1/groups/board:group/totals").json()["items"]
     pages = whole.get("/v1/groups/board:group/totals?limit=2").json()
-    top = whole.get("/v1/groups/board:group/top").json()["top"]
+    top = whole.get("/v1/groups/board:group/top").json()["items"]
 
     assert [one["counter"] for one in totals] == ["board:a", "board:c"]
     assert pages["next"] is not None

@@ -10,7 +10,7 @@ const PLACES_MS = 30_000;
 
 /** The rankings: of groups by their list, of namespaces by the answer to the question. */
 async function ranked(signal) {
-  const [{ items: namespaces }, { groups }] = await Promise.all([
+  const [{ items: namespaces }, { items: groups }] = await Promise.all([
     get("/namespaces", {}, signal), get("/groups", {}, signal)]);
   const found = groups.filter((one) => one.ranked)
     .map((one) => ({ ...one, kind: "group", path: `/groups/${segment(one.name)}/top` }));
@@ -52,9 +52,9 @@ export function top() {
       const tops = await Promise.all(places.map((one) =>
         get(one.path, { limit: LIMIT }, signal)));
       show(body, ...places.map((one, at) => part(`${one.name} (${one.kind})`,
-        tops[at].top.length
+        tops[at].items.length
           ? table(`Top of ${one.name}`, [["Rank", "number"], "Counter", ["Value", "number"]],
-            tops[at].top.map((row) => [String(row.rank),
+            tops[at].items.map((row) => [String(row.rank),
               link(`#/counter/${encodeURIComponent(row.counter)}`, row.counter),
               amount(row.value)]))
           : h("p", { class: "quiet" }, "No counter is in it yet."))));
