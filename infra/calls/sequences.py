@@ -76,10 +76,6 @@ class AppendedView(View):
     def row(self) -> Mapping[str, object]:
         return {"number": self.number, "table": self.table}
 
-    def document(self) -> dict[str, Any]:
-        """The item as it came, with the numbers of its JSON."""
-        return dict(self)
-
 
 # ---- the calls ----
 

@@ -249,13 +249,13 @@ _AMOUNTS: Final = frozenset(
         *("lower", "upper", "held", "available", "threshold", "rearm", "step"),
     }
 )
-# What a record in quarantine contains is shown as it is.
-_FOREIGN: Final = "record"
+# What a record in quarantine and an item of an app's own contain is shown as it is.
+_FOREIGN: Final = frozenset({"record", "item"})
 
 
 def _plain(value: object, name: str = "") -> object:  # noqa: PLR0911 - a table
     match value:
-        case Mapping() if name == _FOREIGN:
+        case Mapping() if name in _FOREIGN:
             return value
         case Mapping():
             return {str(key): _plain(part, str(key)) for key, part in value.items()}

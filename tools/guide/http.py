@@ -1,9 +1,13 @@
-"""The tables of the HTTP API: its problems, by their classes, and the units of its operations."""
+"""The tables of the HTTP API: its problems, the units of its operations, and what calls need."""
 
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Final
 
+from countledger.infra import calls
+from countledger.infra.calls.call import Calls
 from countledger.infra.calls.refusals import REFUSALS
 from countledger.infra.http.calls import READ_UNITS, WRITE_UNITS
 from countledger.infra.http.problems import TYPE_PREFIX, status_of, title_of, type_of
@@ -42,7 +46,23 @@ def http_tables() -> dict[str, str]:
             ),
         ),
         "units": table_of(["operation", "read units", "write units"], units_of_operations()),
+        "calls": table_of(["command", "operation", "scope", "costs"], _described_calls()),
     }
+
+
+def _described_calls() -> Iterator[list[str]]:
+    """Each call that is described: its command, its route, what it needs and what it costs."""
+    found = [import_module(f"{calls.__name__}.{one.name}") for one in iter_modules(calls.__path__)]
+    named = [one for module in found for one in vars(module).values() if isinstance(one, Calls)]
+    domains = {id(one): one for one in named}
+    for domain in sorted(domains.values(), key=lambda one: one.name):
+        for op in domain.ops:
+            yield [
+                f"`{domain.name} {op.name}`" if op.command else "",
+                f"`{op.verb} {op.path.removeprefix('/v1')}`" if op.path else "",
+                op.scope if op.path else "",
+                op.costs,
+            ]
 
 
 # Each creates a namespace: the first write to one costs more than those after it.

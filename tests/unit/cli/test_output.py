@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 
+from countledger.infra.calls.sequences import AppendedView
 from countledger.infra.cli.output import (
     Row,
     notice,
@@ -78,6 +79,14 @@ def test_an_amount_is_a_text_of_its_digits_and_a_count_a_number(
         "deep": [{name: "-3", "events": 2}],
         "entries": 4,
     }
+
+
+def test_an_item_of_an_app_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    item = {"value": 5, "lines": [{"amount": 2}], "price": Decimal("0.5")}
+    show_json(AppendedView(number=1, table="posts", item=item).document())
+
+    shown = json.loads(capsys.readouterr().out)
+    assert shown == {"number": 1, "table": "posts", "item": {**item, "price": "0.5"}}
 
 
 # A note that clears the screen, sets the title, turns the text around, and ends in the C1 form.
