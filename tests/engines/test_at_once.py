@@ -11,7 +11,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.ids import id_of_key
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import SPREADABLE, Method
-from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, Withdrawn
+from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate
 from tests.engines.store import Store
 from tests.faults.sellers import seller_of
 
@@ -133,17 +133,6 @@ def test_p6_a_counter_is_set_exactly_and_counts_from_there(
     assert isinstance(seller.transactions.set_value(counter, 8, key=f"s-8 {counter}"), Duplicate)
     assert _values(seller, counter) == [9]
     assert (seller.show(counter).lower, seller.show(counter).upper) == (0, 9)
-
-
-def test_p6_a_key_of_several_changes_can_be_given_up(seller: StrictCounters, counter: str) -> None:
-    """Then it stays out; one that is in says so."""
-    seller.create(counter, method="atomic")
-    seller.transactions.change({counter: 1}, key=f"t-1 {counter}")
-
-    assert isinstance(seller.transactions.withdraw(f"t-1 {counter}"), Duplicate)
-    assert isinstance(seller.transactions.withdraw(f"t-2 {counter}"), Withdrawn)
-    assert isinstance(seller.transactions.change({counter: 1}, key=f"t-2 {counter}"), Withdrawn)
-    assert _values(seller, counter) == [1]
 
 
 def test_p6_the_marker_tells_what_was_changed_and_until_when(

@@ -1,6 +1,6 @@
 """One event goes into the ledger by one conditional put; what stands there already decides."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
@@ -8,10 +8,8 @@ from countledger.ledger import keys
 from countledger.ledger.entry import decode_entry, encode_entry
 from countledger.ledger.errors import (
     ConditionFailed,
-    IdempotencyKeyReused,
     TableNotFound,
 )
-from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.operations import Absent, Add, Assign, Compare, Put, Update
 from countledger.producers.event import Event, Status, make_entry
 from tests.engines.store import Store
@@ -70,29 +68,6 @@ def test_the_same_key_and_delta_is_a_duplicate(store: Store, counter: str) -> No
     assert first.id == again.id == abroad.id
     assert store.exact().read(counter).value == 3
     assert store.exact().read(counter).entries == 1
-
-
-def test_the_same_key_with_another_delta_is_refused(store: Store, counter: str) -> None:
-    """A reused key is an error that names both deltas; the ledger stays as it was."""
-    store.recorder().record(Event(counter, 3, "key"))
-    before = store.entry_items(counter)
-
-    with pytest.raises(IdempotencyKeyReused, match=r"delta of 3, and now comes with 4"):
-        store.recorder().record(Event(counter, 4, "key"))
-
-    assert store.entry_items(counter) == before
-
-
-def test_a_key_and_its_time_are_one_identity(store: Store, counter: str) -> None:
-    """The same key at another time is another change; the pair again is a duplicate."""
-    recorder = store.recorder()
-    now = datetime.now(UTC)
-    first, second = IdempotencyKey("key", now), IdempotencyKey("key", now - timedelta(seconds=1))
-
-    statuses = [recorder.record(Event(counter, 1, key)).status for key in (first, second, first)]
-
-    assert statuses == [Status.RECORDED, Status.RECORDED, Status.DUPLICATE]
-    assert store.exact().read(counter).value == 2
 
 
 def test_an_entry_comes_back_as_it_was_made(store: Store, counter: str) -> None:

@@ -26,7 +26,6 @@ from tests.faults.play import ON_THE_ENGINE
 from tests.faults.sellers import client_of, others_change, seller_of, write_of
 
 ATTEMPTS = {Method.OCC: 14, Method.HISTORY: 14}
-SURE = [method for method in Method if method not in {Method.OCC, Method.HISTORY}]
 
 
 @pytest.mark.parametrize("method", list(Method))
@@ -73,22 +72,6 @@ def test_a_bound_reached_after_a_doubtful_attempt_stays_unknown(store: Store, co
         outcome = seller.change(counter, 1, prefer="over")
 
     assert isinstance(outcome, Unknown)
-    assert seller.show(counter).value == 1
-
-
-@pytest.mark.parametrize("method", SURE)
-def test_a_change_that_took_the_last_room_is_applied_whatever_the_bound_says(
-    store: Store, counter: str, method: Method
-) -> None:
-    """Its answer was lost; the retry meets a full counter, and knows that it is full of itself."""
-    seller = seller_of(store)
-    seller.create(counter, method=method, upper=1)
-    key = None if method is Method.ATOMIC else "order-1"
-
-    with faults(client_of(seller), at=write_of(method), plan=[Fault(Kind.TIMEOUT, applied=True)]):
-        outcome = seller.change(counter, 1, key=key)
-
-    assert isinstance(outcome, Unknown if method is Method.ATOMIC else Applied)
     assert seller.show(counter).value == 1
 
 

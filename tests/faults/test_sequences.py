@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Final
 
 import pytest
@@ -67,17 +66,6 @@ def test_a_lost_number_is_asked_for_again(store: Store, collection: Collection) 
     with before_call(client, "PutItem", ten_others), _meeting(slow, "PutItem") as attempts:
         assert slow.append(collection, {"text": "slow"}).number == 11
     assert len(attempts) == 2
-
-
-def test_two_equal_items_are_two(store: Store, collection: Collection) -> None:
-    """A call that lost to an equal item does not take it for its own: it has another tag."""
-    victim, other = sequences_of(store), sequences_of(store)
-    put = partial(other.append, collection, {"text": "same"})
-
-    with _meeting(victim, "PutItem", NOT_SENT, then=put):
-        assert victim.append(collection, {"text": "same"}).number == 2
-
-    _expect_items(store, collection, {1: "same", 2: "same"})
 
 
 def without_a_look_behind_the_number_in_doubt(patch: pytest.MonkeyPatch) -> None:
