@@ -1,6 +1,6 @@
 """Operations on unique claims, and their account: a value has one owner, until that lets it go."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from countledger.infra.memory.tables import Change
 from countledger.ledger.errors import AlreadyClaimed, NotClaimed
 from countledger.producers.claims.claim import Claim, claim_in
 from tests.simulation.client import Client, Memory
-from tests.simulation.sums import Wrong
+from tests.simulation.sums import Removals, Wrong
 from tests.simulation.world import World
 
 SCOPE: Final = "seat"
@@ -28,16 +28,14 @@ class ClaimAccounts:
         freeing: values that their owners ever set out to free, or to change.
         held: values that an owner was told to have, and has not set out to free since.
         named: the ids of claims that somebody set out to free by their ids.
-        calls: of values and owners, how many calls set out to free what they would read.
-        freed: of values and owners, the ids of claims that such calls have freed.
+        freed: of values and owners, what calls have freed that were given no id.
         gone: the ids of all claims that were freed.
     """
 
     freeing: set[tuple[str, str]] = field(default_factory=set)
     held: dict[str, str] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)
-    calls: Counter[tuple[str, str]] = field(default_factory=Counter)
-    freed: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    freed: dict[tuple[str, str], Removals] = field(default_factory=lambda: defaultdict(Removals))
     gone: set[str] = field(default_factory=set)
 
     def changed(self, change: Change) -> None:
@@ -60,32 +58,7 @@ class ClaimAccounts:
         if after is None:
             self.gone.add(before["id"])
         if after is None and before["id"] not in self.named:
-            self._freed(value, before["owner"], before["id"])
-
-    def _freed(self, value: str, owner: str, claim_id: str) -> None:
-        """By a call that was given no id: each frees one claim."""
-        freed = self.freed.setdefault((value, owner), set())
-        freed.add(claim_id)
-        if len(freed) > self.calls[value, owner]:
-            raise Wrong(f"{self.calls[value, owner]} calls freed {freed} of {owner}: {value}")
-
-    @contextmanager
-    def frees_one(self, value: str, owner: str) -> Iterator[None]:
-        """A call that frees the claim which it reads, or none."""
-        freed = self.freed.setdefault((value, owner), set())
-        before = len(freed)
-        self.calls[value, owner] += 1
-        ended = False
-        try:
-            yield
-            ended = True
-        except (AlreadyClaimed, NotClaimed):
-            ended = True
-            raise
-        finally:
-            if ended and len(freed) == before:
-                # It freed nothing, and what it saw is gone: it cannot free anything later.
-                self.calls[value, owner] -= 1
+            self.freed[value, before["owner"]].note(value, before["id"])
 
     def took(self, value: str, owner: str) -> None:
         """An owner was told that it has a value."""
@@ -187,7 +160,7 @@ def _frees(client: Client, claim: Claim) -> Iterator[None]:
         account.named.add(claim.claim_id)
         yield
     else:
-        with account.frees_one(value, owner):
+        with account.freed[value, owner].one(AlreadyClaimed, NotClaimed):
             yield
 
 

@@ -1,14 +1,12 @@
 """The auditor's account of numbers: what sequences gave out, and what lies in item collections."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from countledger.infra.memory.tables import Change
-from countledger.ledger.errors import NoSuchCounter
-from tests.simulation.sums import Wrong
+from tests.simulation.sums import Removals, Wrong
 
 # The app's own table, and how its items are numbered.
 POSTS: Final = "posts"
@@ -25,7 +23,6 @@ class Numbering:
         drawn: how often each number was drawn, by all incarnations, and told to nobody so far.
         told: the numbers of this incarnation that somebody was told, or may have been.
         highest: of those that were acknowledged one by one or by a block.
-        deletions: how many calls set out to delete what they would read.
         deleted: the incarnations that are gone.
     """
 
@@ -34,8 +31,7 @@ class Numbering:
     drawn: Counter[int] = field(default_factory=Counter)
     told: set[int] = field(default_factory=set)
     highest: int = -1
-    deletions: int = 0
-    deleted: set[str] = field(default_factory=set)
+    deleted: Removals = field(default_factory=Removals)
 
 
 @dataclass
@@ -80,26 +76,12 @@ class NumberAccounts:
             one.told.add(number)
             one.highest = max(one.highest, number)
 
-    @contextmanager
-    def deletes_one(self, sequence: str) -> Iterator[None]:
-        """A call that deletes the sequence which it reads, or none."""
-        one = self.sequences[sequence]
-        before = len(one.deleted)
-        one.deletions += 1
-        try:
-            yield
-        except NoSuchCounter:
-            one.deletions -= len(one.deleted) == before
-            raise
-
     def _sequence_changed(self, change: Change) -> None:
         """A sequence moved on, began, or was deleted."""
         one, before, after = self.sequences[change.key[0]], change.before, change.after
         if after is None:
-            one.deleted.add(str((before or {}).get("incarnation")))
             self._begin(one, None)
-            if len(one.deleted) > one.deletions:
-                raise Wrong(f"{one.deletions} calls deleted {one.deleted} of {change.key[0]}")
+            one.deleted.note(change.key[0], str((before or {}).get("incarnation")))
             return
         last = 0
         if before is not None:
@@ -107,7 +89,7 @@ class NumberAccounts:
             if after["incarnation"] != one.incarnation:
                 raise Wrong(f"{change.key[0]} was {one.incarnation}, and is {after}")
         else:
-            if after["incarnation"] in one.deleted:
+            if after["incarnation"] in one.deleted.gone:
                 raise Wrong(f"{change.key[0]} is {after['incarnation']} again")
             last = int(after.get("first", 1)) - 1
             self._begin(one, after["incarnation"])

@@ -60,7 +60,7 @@ def remake(client: Client) -> None:
     That of the leases stays: whoever holds a block does not hear of it.
     """
     try:
-        with client.auditor.numbers.deletes_one(SEQUENCE):
+        with client.auditor.numbers.sequences[SEQUENCE].deleted.one(NoSuchCounter):
             client.product.sequences.delete(SEQUENCE)
         client.tell(f"deleted {SEQUENCE}")
         if client.random.random() < 0.5:

@@ -92,7 +92,7 @@ def remake(client: Client) -> None:
     counter = counter_of(client.random.choice(_methods(client)))
     shape = client.world.shape
     try:
-        with client.auditor.strict.deletes_one(counter):
+        with client.auditor.strict.accounts[counter].deleted.one(NoSuchCounter):
             try:
                 client.product.strict.delete(counter)
             except Refused as error:

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from countledger.infra.memory.tables import Change
-from countledger.ledger.errors import NoSuchCounter
-from tests.simulation.sums import Wrong
+from tests.simulation.sums import Removals, Wrong
 
 
 @dataclass
@@ -23,8 +22,7 @@ class Account:
         making: how often it was made.
         in_flight: how many calls are under way for a change.
         deltas: of all changes.
-        deletions: how many calls set out to delete what they would read.
-        gone: the ids of makings that are gone.
+        deleted: the ids of makings that are gone.
     """
 
     opening: int = 0
@@ -35,8 +33,7 @@ class Account:
     making: int = 0
     in_flight: Counter[str] = field(default_factory=Counter)
     deltas: dict[str, int] = field(default_factory=dict)
-    deletions: int = 0
-    gone: set[str] = field(default_factory=set)
+    deleted: Removals = field(default_factory=Removals)
 
 
 @dataclass
@@ -74,12 +71,10 @@ class StrictAccounts:
         """A counter was written: was it deleted or recreated?"""
         account = self.accounts[change.key[0]]
         incarnation = (change.after or {}).get("incarnation")
-        if incarnation in account.gone:
+        if incarnation in account.deleted.gone:
             raise Wrong(f"{change.key[0]} is {incarnation} again")
         if incarnation != account.incarnation and account.incarnation is not None:
-            account.gone.add(account.incarnation)
-            if len(account.gone) > account.deletions:
-                raise Wrong(f"{account.deletions} calls deleted {account.gone} of {change.key[0]}")
+            account.deleted.note(change.key[0], account.incarnation)
         if incarnation not in (None, account.incarnation):
             # What was is void. Only a call that is under way may still mean the new one.
             account.making += 1
@@ -90,18 +85,6 @@ class StrictAccounts:
     def making(self, counter: str) -> int:
         """How often a counter was made by now."""
         return self.accounts[counter].making
-
-    @contextmanager
-    def deletes_one(self, counter: str) -> Iterator[None]:
-        """A call that deletes the counter which it reads, or none."""
-        account = self.accounts[counter]
-        before = len(account.gone)
-        account.deletions += 1
-        try:
-            yield
-        except NoSuchCounter:
-            account.deletions -= len(account.gone) == before
-            raise
 
     @contextmanager
     def under_way(self, counter: str, change: str, delta: int) -> Iterator[int]:

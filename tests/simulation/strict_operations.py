@@ -118,7 +118,7 @@ def remake(client: Client) -> None:
     counters = sorted(own & client.memory.strict.keys())
     counter = client.random.choice(counters)
     try:
-        with client.auditor.strict.deletes_one(counter):
+        with client.auditor.strict.accounts[counter].deleted.one(NoSuchCounter):
             client.product.strict.delete(counter)
         client.tell(f"{counter} deleted")
         if client.random.random() < 0.5:

@@ -14,6 +14,7 @@ from countledger.ledger.errors import (
     ClockSkew,
     IdempotencyKeyReused,
     KeyExpired,
+    NoSuchCounter,
     Reason,
     TransactionCancelled,
     Unacknowledged,
@@ -86,7 +87,7 @@ class Shop:
     def made_again(self) -> Product:
         """By another process, while the first knows the old counter."""
         other = self.process("other")
-        with self.world.auditor.strict.deletes_one(HALL):
+        with self.world.auditor.strict.accounts[HALL].deleted.one(NoSuchCounter):
             other.strict.delete(HALL)
         self.create(other, HALL)
         return other
