@@ -8,7 +8,6 @@ and a sale after that is not refused for it. Once more with a hold whose time is
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -19,12 +18,12 @@ from countledger.ledger.clock import to_ms
 from countledger.ledger.errors import BadBounds, CounterExists, NoSuchCounter, NoSuchHold, OpenHolds
 from countledger.ledger.ids import id_of_key
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, HOUR_MS, MINUTE_MS, SECOND_MS
-from countledger.producers.strict.definition import decode_definition, decode_state, whole_of
+from countledger.producers.strict.definition import decode_definition
 from countledger.producers.strict.hold import HoldState, decode_hold, hold_id, is_hold
 from tests.exploring.linear import DIED, Certainty, Effect
 from tests.exploring.scope import Beginnings, Capability
 from tests.exploring.search import Bounds
-from tests.exploring.strict_scope import DELETED_TWICE, certainty, kind
+from tests.exploring.strict_scope import DELETED_TWICE, certainty, kind, knowing, whole_in
 from tests.exploring.transfer_scope import REFUSED_AND_WITHDRAWN
 from tests.exploring.world import BEGIN_MS
 
@@ -247,7 +246,7 @@ class Holding:
             agrees=_agrees,
             holds=self.keeps_time if self.lapses else lambda _: True,
             certainty=_certainty,
-            prepare=_know,
+            prepare=knowing(_NAME),
             masks=() if self.lapses or self.beside else (DELETED_TWICE, REFUSED_AND_WITHDRAWN),
             bounds=Bounds(jumps_ms=(14 * MINUTE_MS,)),
             offsets_ms=(self.offset_ms, 0, 0),
@@ -293,13 +292,11 @@ def _placing(shop: Shop, value: int) -> Iterator[Effect]:
 
 
 def _agrees(shop: Shop, contents: Contents) -> bool:
-    items = contents.tables[COUNTERS]
-    main = items.get((_NAME, keys.TOTAL))
+    main = contents.tables[COUNTERS].get((_NAME, keys.TOTAL))
     if main is None or shop.value is None:
         return main is None and shop.value is None
     definition = decode_definition(dict(main))
-    places = [items.get((place["counter"], place["part"])) for place in definition.places]
-    whole = whole_of([decode_state(definition.expect(dict(one or {}))) for one in places])
+    whole = whole_in(contents, definition)
     state, taken = "", 0
     found = _marker(definition, contents)
     if found is not None:
@@ -335,12 +332,6 @@ def _certainty(answer: object) -> Certainty:
 def _raise_bound(ledger: CountLedger) -> str:
     ledger.strict.set_bounds(_NAME, lower=1)
     return "moved"
-
-
-def _know(ledger: CountLedger) -> None:
-    ledger.namespaces.get("h")
-    with suppress(NoSuchCounter):
-        ledger.strict.tables.of(_NAME).get(_NAME)
 
 
 HOLDS: Final = (

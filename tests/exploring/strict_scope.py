@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from countledger.client import CountLedger
+    from countledger.producers.strict.definition import Definition, StrictState
     from tests.exploring.scope import Script
     from tests.exploring.world import Contents
 
@@ -307,7 +308,7 @@ class Setting:
             model=self.model,
             agrees=agrees,
             certainty=certainty,
-            prepare=_know,
+            prepare=knowing(NAME),
             masks=self.masks(),
             bounds=Bounds(jumps_ms=jumps_ms, free_jumps=self._forgets),
         )
@@ -343,10 +344,15 @@ def agrees(seen: Seen, contents: Contents) -> bool:
     if main is None or seen.counter is None:
         bins = [key for key in items if key[1] == keys.BIN]
         return main is None and seen.counter is None and not exists and not bins
-    definition = decode_definition(dict(main))
-    places = [items.get((place["counter"], place["part"])) for place in definition.places]
-    whole = whole_of([decode_state(definition.expect(dict(one or {}))) for one in places])
+    whole = whole_in(contents, decode_definition(dict(main)))
     return exists and (whole.total, whole.lower) == (seen.counter.value, seen.counter.lower)
+
+
+def whole_in(contents: Contents, definition: Definition) -> StrictState:
+    """A counter with all of its bins, as the tables show it."""
+    items = contents.tables[COUNTERS]
+    places = [items.get((place["counter"], place["part"])) for place in definition.places]
+    return whole_of([decode_state(definition.expect(dict(one or {}))) for one in places])
 
 
 def kind(outcome: object) -> str:
@@ -372,11 +378,16 @@ def _begin(ledger: CountLedger) -> None:
     ledger.strict.create("s:other", method="atomic")
 
 
-def _know(ledger: CountLedger) -> None:
-    """What a process knows that has used the counter before."""
-    ledger.namespaces.get("s")
-    with suppress(NoSuchCounter):
-        ledger.strict.tables.of(NAME).get(NAME)
+def knowing(*counters: str) -> Callable[[CountLedger], None]:
+    """What a process knows that has used the counters before."""
+
+    def know(ledger: CountLedger) -> None:
+        ledger.namespaces.get(keys.namespace_of(counters[0]))
+        for counter in counters:
+            with suppress(NoSuchCounter):
+                ledger.strict.tables.of(counter).get(counter)
+
+    return know
 
 
 STRICT: Final = (

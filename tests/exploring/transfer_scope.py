@@ -15,7 +15,7 @@ from countledger.ledger.limits import MINUTE_MS
 from tests.exploring.linear import Effect, Masked
 from tests.exploring.scope import Beginnings, Capability
 from tests.exploring.search import Bounds
-from tests.exploring.strict_scope import DELETED_TWICE, certainty, kind
+from tests.exploring.strict_scope import DELETED_TWICE, certainty, kind, knowing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,12 +102,6 @@ def _created(ledger: CountLedger) -> None:
     ledger.strict.create(_BOB, method="occ", lower=0)
 
 
-def _know(ledger: CountLedger) -> None:
-    ledger.namespaces.get("t")
-    for name in (_ANN, _BOB):
-        ledger.strict.tables.of(name).get(name)
-
-
 def _transfer(ledger: CountLedger, amount: int) -> str:
     moved = ledger.strict.transactions.transfer(_ANN, _BOB, amount, key=_KEY)
     return kind(moved)
@@ -136,7 +130,7 @@ TRANSFERS: Final = Capability(
     model=_model,
     agrees=_agrees,
     certainty=certainty,
-    prepare=_know,
+    prepare=knowing(_ANN, _BOB),
     masks=(DELETED_TWICE, REFUSED_AND_WITHDRAWN),
     bounds=Bounds(jumps_ms=(14 * MINUTE_MS,)),
 )

@@ -10,14 +10,14 @@ With the rule kept the body must pass. With the rule switched off (in our code, 
 very same body must find a wrong number; else the check sees nothing and is worth nothing.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 import pytest
 
-Switch = Callable[[pytest.MonkeyPatch], None]
+from tests.switches import Switch
 
 
 class WrongNumber(AssertionError):
