@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from decimal import Decimal
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
@@ -119,9 +120,16 @@ def _name_of(outcome: Verdict | Repair) -> str:
 
 def _row_of(outcome: Verdict | Repair) -> Row:
     if isinstance(outcome, Verdict):
-        return facts(outcome, _FACTS) | {"proof": outcome.proof}
-    row = facts(outcome, "counter remedy") | facts(outcome.verdict, _FACTS)
-    return row | {"reason": outcome.reason}
+        return _facts(outcome) | {"proof": outcome.proof}
+    return facts(outcome, "counter remedy") | _facts(outcome.verdict) | {"reason": outcome.reason}
+
+
+def _facts(verdict: Verdict) -> dict[str, object]:
+    """Its amounts as `Decimal`: a document has them as texts."""
+    found = facts(verdict, _FACTS)
+    for name in ("total", "exact", "drift"):
+        found[name] = None if found[name] is None else Decimal(getattr(verdict, name))
+    return found
 
 
 def has_holds(client: CountLedger, counter: str) -> bool:

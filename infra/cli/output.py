@@ -245,7 +245,7 @@ def _json(value: object, indent: int | None = None) -> str:
 # Fields that are amounts, wherever they are, as in the views of calls.
 _AMOUNTS: Final = frozenset(
     {
-        *("value", "values", "delta", "amount", "sum", "total", "exact", "drift"),
+        *("value", "values", "delta", "amount", "sum", "change", "passed"),
         *("lower", "upper", "held", "available", "threshold", "rearm", "step"),
     }
 )

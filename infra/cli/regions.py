@@ -568,7 +568,7 @@ def list_(
     now_ms = SystemClock().now_ms()
     rows = [_row(view, now_ms) for view in views]
     ways = sorted(cut_ways(options))
-    document: dict[str, object] = {"regions": [_document(view, now_ms) for view in views]}
+    document: dict[str, object] = {"items": [_document(view, now_ms) for view in views]}
     document["cut"] = [{"from": origin, "to": to} for origin, to in ways]
     show(options, rows, document)
     for origin, to in ways:

@@ -41,7 +41,7 @@ class Finished:
 
 
 _AMOUNTS: Final = frozenset(
-    ["value", "delta", "sum", "drift", "lower", "upper", "held", "available", "amount"]
+    ["value", "delta", "sum", "lower", "upper", "held", "available", "amount"]
 )
 
 

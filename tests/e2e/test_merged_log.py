@@ -39,9 +39,9 @@ def test_the_log_shows_the_head_as_what_it_is(command: Command, archived: tuple[
     short = command("entries", counter, "--limit", "1", "--json").items
 
     assert [row["kind"] for row in log] == ["entry", "head"]
-    assert log[0]["delta"] == 100
+    assert log[0]["delta"] == "100"
     head = log[1]
-    assert (head["entries"], head["events"], head["sum"]) == (10, 10, 55)
+    assert (head["entries"], head["events"], head["sum"]) == (10, 10, "55")
     assert head["from"] <= head["to"] < log[0]["at"]
     assert len(lines) == 3
     assert "10 merged entries, the oldest of" in lines[2]
@@ -74,7 +74,7 @@ def test_an_exact_total_says_what_it_read(command: Command, archived: tuple[str,
     headings = command("total", counter, "--exact").out.splitlines()[0].split("\t")
 
     exact = total["exact"]
-    assert (exact["value"], exact["entries"], exact["entries_read"]) == (155, 11, 1)
+    assert (exact["value"], exact["entries"], exact["entries_read"]) == ("155", 11, 1)
     assert exact["read_units"] == 3
     assert {"exact", "entries read", "read units"} <= set(headings)
 

@@ -58,14 +58,14 @@ def _record(stack: LocalStack, region: str, times: int = 1) -> None:
 def test_a_region_joins_counts_and_leaves(stack: LocalStack) -> None:
     command = Command(stack.environment())
     _record(stack, HOME, 3)
-    assert command("region", "list", "--json").json["regions"][0]["state"] == "ready"
+    assert command("region", "list", "--json").json["items"][0]["state"] == "ready"
     assert command("region", "add", OTHER, "--plan").code == 1
 
     added = command("region", "add", OTHER, "--yes")
 
     assert added.code == 0, added.err
     assert _totals(stack, OTHER) == {"likes:a": 3, "likes:b": 6, "likes:c": 9}
-    listed = command("region", "list", "--json").json["regions"]
+    listed = command("region", "list", "--json").json["items"]
     assert [(one["name"], one["home"], one["state"]) for one in listed] == [
         (HOME, True, "ready"),
         (OTHER, False, "ready"),
@@ -90,7 +90,7 @@ def test_a_region_joins_counts_and_leaves(stack: LocalStack) -> None:
 
     assert removed.code == 0, removed.err
     assert f"table {counters} in eu-west-1 stays" in removed.err
-    assert len(command("region", "list", "--json").json["regions"]) == 1
+    assert len(command("region", "list", "--json").json["items"]) == 1
     exact = {name: _client(stack, HOME).exact(name).value for name in COUNTERS}
     assert exact["likes:a"] > 4
     _await_totals(stack, HOME, exact)

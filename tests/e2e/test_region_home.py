@@ -90,12 +90,12 @@ def test_a_drifted_total_is_seen_in_its_region(stack: LocalStack, command: Comma
     found = command("region", "list", "--json")
 
     assert found.code == 1
-    drift = {one["name"]: one["drift"] for one in found.json["regions"]}
+    drift = {one["name"]: one["drift"] for one in found.json["items"]}
     assert drift[HOME] == {"compared": 1, "drifted": []}
     assert drift[EU] == {"compared": 1, "drifted": ["s:a"]}
     assert command("repair", "s:a", "--region", EU).code == 0
     assert command("region", "list").code == 0
-    assert command("region", "list", "--sample", "0", "--json").json["regions"][0]["drift"] is None
+    assert command("region", "list", "--sample", "0", "--json").json["items"][0]["drift"] is None
 
 
 def test_what_stays_in_the_home_before_is_named(stack: LocalStack, command: Command) -> None:
@@ -179,7 +179,7 @@ def _client(stack: LocalStack, region: str) -> CountLedger:
 
 
 def _home(command: Command) -> str:
-    regions = command("region", "list", "--json").json["regions"]
+    regions = command("region", "list", "--json").json["items"]
     (home,) = [str(one["name"]) for one in regions if one["home"]]
     return home
 

@@ -60,7 +60,7 @@ def test_a_rule_whose_counter_had_crossed_before_is_named_and_needs_no_action(
     assert f"{name}\t{name}:a\t150\t100\t" in shown.out
     assert f"countledger alert set {name} --now" in shown.out
     (silent,) = read.json["silent"]
-    assert (silent["rule"], silent["value"], silent["passed"]) == (name, 150, 100)
+    assert (silent["rule"], silent["value"], silent["passed"]) == (name, "150", "100")
     assert "alert rules" not in told(client)
 
 

@@ -120,8 +120,8 @@ def test_watch_prints_changes_and_alerts_as_json_lines_for_programs(command: Com
         seen = [json.loads(running.stdout.readline()) for _ in range(2)]
         running.terminate()
 
-    assert (first["kind"], first["value"], first["change"]) == ("total", 0, None)
-    assert (seen[0]["value"], seen[0]["change"]) == (150, 150)
+    assert (first["kind"], first["value"], first["change"]) == ("total", "0", None)
+    assert (seen[0]["value"], seen[0]["change"]) == ("150", "150")
     assert (seen[1]["kind"], seen[1]["counter"], seen[1]["new"]) == ("alert", f"{name}:1", "150")
 
 
@@ -219,7 +219,7 @@ def test_up_serves_a_shell_with_the_rules_of_a_settings_file_until_down(
     assert "data is kept in memory and lost" in up.err
     assert "does not know of it yet" in seen.decode()
     assert "does not know of it yet" not in up.err
-    assert json.loads(emitted.stdout)["delta"] == -5
+    assert json.loads(emitted.stdout)["delta"] == "-5"
     assert ["rate(15 minutes)" in rules[0].out, "busy" in rules[1].out] == [True, True]
     assert [status.code, status.json["running"]] == [0, True]
     assert down.json == {"stack_name": name, "stopped": True}
