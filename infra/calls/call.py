@@ -150,7 +150,7 @@ GivenKey = Annotated[str | IdempotencyKey | None, KeyParam()]
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class NeedsScope:
     """Which scope the caller needs: this verb, for the namespaces of the parameter's value."""
 
     verb: ScopeVerb
@@ -162,9 +162,9 @@ def _namespaces(value: Any) -> Iterable[str]:  # noqa: ANN401 - a counter's name
     return [keys.namespace_of(getattr(one, "counter", one)) for one in named]
 
 
-READS: Final = Needs(ScopeVerb.READ, _namespaces)
-WRITES: Final = Needs(ScopeVerb.WRITE, _namespaces)
-ADMINISTERS: Final = Needs(ScopeVerb.ADMIN, _namespaces)
+READS: Final = NeedsScope(ScopeVerb.READ, _namespaces)
+WRITES: Final = NeedsScope(ScopeVerb.WRITE, _namespaces)
+ADMINISTERS: Final = NeedsScope(ScopeVerb.ADMIN, _namespaces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +211,8 @@ class Parameter:
         return next((one for one in self.metadata if isinstance(one, KeyParam)), None)
 
     @property
-    def needs(self) -> Needs | None:
-        return next((one for one in self.metadata if isinstance(one, Needs)), None)
+    def needs(self) -> NeedsScope | None:
+        return next((one for one in self.metadata if isinstance(one, NeedsScope)), None)
 
     @property
     def text(self) -> Text | None:

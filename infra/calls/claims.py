@@ -8,7 +8,7 @@ from pydantic import Field
 
 from countledger import Claim, ItemChange, ItemDeletion, NewItem
 from countledger.infra.calls.access import ScopeVerb
-from countledger.infra.calls.call import Call, Calls, Needs, Param
+from countledger.infra.calls.call import Call, Calls, NeedsScope, Param
 from countledger.infra.calls.shapes import Text, View, parse_item
 from countledger.ledger.errors import BadItem
 from countledger.ledger.limits import CLAIM_ID_MAX_BYTES, OWNER_MAX_BYTES, SCOPE_MAX_BYTES
@@ -31,8 +31,8 @@ _VALUE_MAX: Final = 1_024
 
 
 # A claim's scope is a namespace of scopes as it is, also with a colon.
-_READS_SCOPE: Final = Needs(ScopeVerb.READ, lambda scope: [scope])
-_WRITES_SCOPE: Final = Needs(ScopeVerb.WRITE, lambda scope: [scope])
+_READS_SCOPE: Final = NeedsScope(ScopeVerb.READ, lambda scope: [scope])
+_WRITES_SCOPE: Final = NeedsScope(ScopeVerb.WRITE, lambda scope: [scope])
 Scope = Annotated[
     str,
     Text(

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from countledger.infra.calls.access import EVERY_NAMESPACE, ScopeVerb
-from countledger.infra.calls.call import ADMINISTERS, READS, WRITES, Call, Calls, Needs, Param
+from countledger.infra.calls.call import ADMINISTERS, READS, WRITES, Call, Calls, NeedsScope, Param
 from countledger.infra.calls.shapes import (
     COUNTER_PATTERN,
     PATH_PATTERN,
@@ -274,7 +274,7 @@ def namespace_top(
     namespace: Annotated[
         NamespaceText,
         Param("The part of the name before the colon.", metavar="NAMESPACE"),
-        Needs(ScopeVerb.READ, lambda namespace: [namespace]),
+        NeedsScope(ScopeVerb.READ, lambda namespace: [namespace]),
     ],
     *,
     day: Annotated[

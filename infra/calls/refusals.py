@@ -31,7 +31,7 @@ REFUSED: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class Meaning:
     """What an outcome means.
 
     Attributes:
@@ -69,9 +69,9 @@ def _of_hold(text: str) -> Callable[[Any], str]:
     return sentence
 
 
-REFUSALS: Final[Mapping[type, Refusal]] = {
-    BoundReached: Refusal(REFUSED, HTTPStatus.CONFLICT, _reached),
-    SetFull: Refusal(
+REFUSALS: Final[Mapping[type, Meaning]] = {
+    BoundReached: Meaning(REFUSED, HTTPStatus.CONFLICT, _reached),
+    SetFull: Meaning(
         REFUSED,
         HTTPStatus.CONFLICT,
         lambda one: (
@@ -79,7 +79,7 @@ REFUSALS: Final[Mapping[type, Refusal]] = {
             f"{one.max_tokens} keys, its maximum: this change is refused, as is every new one"
         ),
     ),
-    Withdrawn: Refusal(
+    Withdrawn: Meaning(
         BAD_INPUT,
         HTTPStatus.CONFLICT,
         lambda one: (
@@ -87,17 +87,17 @@ REFUSALS: Final[Mapping[type, Refusal]] = {
             "new key"
         ),
     ),
-    HoldExpired: Refusal(
+    HoldExpired: Meaning(
         REFUSED, HTTPStatus.CONFLICT, _of_hold("could be confirmed until {until}")
     ),
-    HoldCancelled: Refusal(REFUSED, HTTPStatus.CONFLICT, _of_hold("was cancelled")),
-    HoldConfirmed: Refusal(REFUSED, HTTPStatus.CONFLICT, _of_hold("was confirmed with {amount}")),
-    ExceedsHold: Refusal(
+    HoldCancelled: Meaning(REFUSED, HTTPStatus.CONFLICT, _of_hold("was cancelled")),
+    HoldConfirmed: Meaning(REFUSED, HTTPStatus.CONFLICT, _of_hold("was confirmed with {amount}")),
+    ExceedsHold: Meaning(
         REFUSED,
         HTTPStatus.CONFLICT,
         _of_hold("reserves {held}, and {asked} were to be confirmed"),
     ),
-    Contended: Refusal(
+    Contended: Meaning(
         TRY_AGAIN,
         HTTPStatus.SERVICE_UNAVAILABLE,
         lambda one: (
@@ -106,12 +106,12 @@ REFUSALS: Final[Mapping[type, Refusal]] = {
         ),
         lambda _: timedelta(seconds=1),
     ),
-    Unknown: Refusal(
+    Unknown: Meaning(
         TRY_AGAIN,
         HTTPStatus.GATEWAY_TIMEOUT,
         lambda one: f"unknown whether counter {one.counter!r} took it: {one.advice}",
     ),
-    Denied: Refusal(
+    Denied: Meaning(
         REFUSED,
         HTTPStatus.TOO_MANY_REQUESTS,
         lambda one: one.reason,
@@ -120,7 +120,7 @@ REFUSALS: Final[Mapping[type, Refusal]] = {
 }
 
 
-def refusal_of(outcome: object) -> Refusal:
+def refusal_of(outcome: object) -> Meaning:
     return REFUSALS[type(outcome)]
 
 

@@ -242,7 +242,7 @@ def _json(value: object, indent: int | None = None) -> str:
     return _visible(json.dumps(_plain(value), ensure_ascii=False, indent=indent), kept="\n")
 
 
-# Fields that are amounts, wherever they are, as in the views of calls.
+# Fields that are amounts in any document, as in the views of calls.
 _AMOUNTS: Final = frozenset(
     {
         *("value", "values", "delta", "amount", "sum", "change", "passed"),

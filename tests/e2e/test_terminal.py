@@ -46,7 +46,7 @@ def test_a_change_without_a_clear_answer_is_exit_code_3_with_advice(
         change = f"strict change {name}:a 1 --endpoint-url {url}"
         play(command, [step(change, {"status": status}, code=3, err=line)])
 
-    play(command, [step(f"strict show {name}:a", {"value": 0})])
+    play(command, [step(f"strict show {name}:a", {"value": "0"})])
 
 
 @contextmanager
