@@ -365,7 +365,7 @@ class MemoryStack:
 
     @cached_property
     def async_ledger(self) -> AsyncCountLedger:
-        """The client of the stack for event loops; use it by `async with`. NeedsScope the extra `async`.
+        """The client of the stack for event loops; use it by `async with`. Needs the extra `async`.
 
         Raises:
             SetupError: the extra is not installed.
