@@ -167,18 +167,19 @@ def test_p6_a_bound_that_the_value_has_passed_needs_force(
     assert kinds == [BoundReached, Applied, BoundReached, Applied, Applied, BoundReached]
 
 
+@pytest.mark.parametrize("bins", [1, 3])
 def test_p6_one_made_again_begins_above_its_old_version(
-    tables: Store, seller: StrictCounters, counter: str
+    tables: Store, seller: StrictCounters, counter: str, bins: int
 ) -> None:
     """So that no record of the old one is taken for a later one."""
-    seller.create(counter, method="atomic")
+    seller.create(counter, method="atomic", bins=bins)
     seller.change(counter, 1)
     version = seller.show(counter).version
     other = seller_of(tables)
     other.connection.clock.sleep_ms(1_000)
     other.delete(counter)
 
-    other.create(counter, method="atomic")
+    other.create(counter, method="atomic", bins=bins)
 
     assert other.show(counter).version > version
 
