@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from countledger.compaction.regions import Regions, Survey, neighbours, survey_of
+from countledger.compaction.regions import Promotion, Regions, Survey, neighbours, survey_of
 from countledger.compaction.report import RunOutcome
 from countledger.ledger import keys
 from countledger.ledger.errors import WrongRegion
@@ -31,6 +31,16 @@ def test_the_services_of_a_process_look_at_the_lease_and_the_replicas_once() -> 
 
     assert reasons == [None, None]
     assert tables.calls == ["describe", "query"]
+
+
+def test_a_home_that_waits_for_a_lost_region_still_waits_when_it_is_promoted_again() -> None:
+    """Only `settle` ends it: what the lost region had not replicated may be merged by then."""
+    connection = connection_on(MemoryClient(), region="b", home_region="a")
+    begun = Promotion(connection).begin("a")
+
+    again = Promotion(connection).begin()
+
+    assert (again, again.lost) == (begun, "a")
 
 
 def _replicas(**statuses: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,13 +13,17 @@ from countledger.ledger.operations import Put, Update
 from countledger.producers.strict.change import refusal
 from countledger.producers.strict.creation import plan_bounds
 from countledger.producers.strict.definition import (
+    Definition,
+    Method,
     StrictState,
     decode_state,
+    encode_definition,
     encode_state,
     has_headroom,
     moved,
     of,
 )
+from countledger.producers.strict.reader import created
 from tests.unit.ledger.memory import MemoryClient
 
 KEY = keys.total_key("n:c")
@@ -99,3 +104,21 @@ def test_another_incarnation_of_the_counter_is_refused() -> None:
 
     assert not holds(of("old"), item)
     assert holds(of("new"), item)
+
+
+@pytest.mark.parametrize(("remembered", "units"), [(0, 1), (40, 2)])
+@pytest.mark.parametrize(
+    ("method", "kept"), [(Method.HISTORY, ("tags", list)), (Method.SET, ("tokens", set))], ids=str
+)
+def test_a_counter_that_remembers_more_says_that_a_change_writes_more(
+    method: Method, kept: tuple[str, type], remembered: int, units: int
+) -> None:
+    """A unit for each KB; a tag or token has 26 bytes."""
+    definition = Definition("n:c", "made", method, history=40, max_tokens=40)
+    state = encode_state(StrictState("made", 1, 5, lower=0, upper=9))
+    name, collection = kept
+    memory = {name: collection(f"{number:026}" for number in range(remembered))}
+
+    shown = created(definition, [{**encode_definition(definition), **state, **memory}])
+
+    assert shown.write_units == units
