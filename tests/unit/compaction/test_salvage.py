@@ -4,10 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from countledger.compaction.salvage import SalvageEvidence, SalvageFate, fate_of
+from countledger.compaction.salvage import (
+    LedgerCopy,
+    Salvage,
+    SalvageEvidence,
+    SalvageFate,
+    SalvageReport,
+    fate_of,
+)
 from countledger.ledger.attributes import Item
 from countledger.ledger.entry import Entry, encode_entry
-from countledger.ledger.exact import NO_HEAD, Covered, Head
+from countledger.ledger.exact import NO_HEAD, Covered, Head, encode_head
+from countledger.ledger.operations import Put
+from tests.unit.compaction.parts import LEDGER
+from tests.unit.compaction.world import World
+from tests.unit.ledger.memory import MemoryClient
 
 AT = 1_800_000_000_000
 ITEM: Item = {
@@ -62,6 +73,28 @@ def test_after_that_age_decides() -> None:
     newest = replace(HEAD, to_at_ms=AT - 1)
     assert fate_of(ITEM, None, replace(late, here=newest)) is SalvageFate.BROUGHT
     assert fate_of(ITEM, None, replace(late, here=NO_HEAD)) is SalvageFate.UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("in_service", "fate"), [(True, SalvageFate.BROUGHT), (False, SalvageFate.UNDECIDED)]
+)
+def test_a_copy_in_service_has_seen_every_head_whether_or_not_merging_waits(
+    *, in_service: bool, fate: SalvageFate
+) -> None:
+    """An entry is merged once every region in service shows it: what is missing here was not."""
+    world, there = World(), MemoryClient()
+    for copy in (world.dynamo, there):
+        copy.put(Put(LEDGER, encode_head("n:1", HEAD)))
+    there.put(Put(LEDGER, ITEM))
+    salvage = Salvage(
+        connection=world.process(),
+        source=LedgerCopy(dynamo=there, table=LEDGER),
+        target=LedgerCopy(dynamo=world.dynamo, table=LEDGER),
+        held=lambda: False,
+        in_service=in_service,
+    )
+
+    assert salvage.run(SalvageReport()).fates == {fate: 1}
 
 
 def test_what_belongs_to_a_deleted_counter_is_not_written() -> None:
