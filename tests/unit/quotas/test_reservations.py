@@ -44,8 +44,18 @@ def test_a_retried_reserve_counts_once(
     assert again.duplicate
     assert again.ticket == first.ticket
     assert quotas.show(TEAM).used == 4
-    with pytest.raises(IdempotencyKeyReused, match="to reserve 4"):
+    with pytest.raises(IdempotencyKeyReused, match="to reserve 4, and now comes to acquire 4"):
         quotas.acquire(TEAM, 4, key="k")
+
+
+def test_a_reservation_has_a_marker_whatever_the_method(quotas: Quotas) -> None:
+    """A token is forgotten before the ticket ends."""
+    quotas.create("api:", limit=10, per="day", method="request_token")
+    ticket = ticket_in(admitted(quotas.reserve("api:team-1", 4, key="k")))
+
+    done = quotas.commit(ticket, 3)
+
+    assert (done.actual, quotas.show("api:team-1").used) == (3, 3)
 
 
 @pytest.mark.parametrize("lost", [0, 1])
