@@ -74,6 +74,7 @@ class Call:
         scopes: of the caller; a person at a command line has those of their credentials.
         unread: the items of a list that could not be read, each noted by `on_corrupt`.
         progress: shows a person how much is done, by a label: a function that takes the count.
+        most: how many items of a list are read at most, for calls that read no more than they need.
         own_key: the idempotency key of a call that concerns several namespaces, or the whole stack.
     """
 
@@ -81,6 +82,7 @@ class Call:
     scopes: Scopes = EVERYTHING
     unread: list[CorruptItem] = field(default_factory=list)
     progress: Callable[[str], Callable[[int], None]] = lambda _: lambda _: None
+    most: int | None = None
     own_key: Callable[[Key, Iterable[str]], Key] = _as_it_is
 
     def on_corrupt(self, error: CorruptItem) -> None:
@@ -151,10 +153,14 @@ GivenKey = Annotated[str | IdempotencyKey | None, KeyParam()]
 
 @dataclass(frozen=True, slots=True)
 class NeedsScope:
-    """Which scope the caller needs: this verb, for the namespaces of the parameter's value."""
+    """Which scope the caller needs: this verb, for the namespaces of the parameter's value.
+
+    `or_everything`: without a value, the scope of the whole stack.
+    """
 
     verb: ScopeVerb
     namespaces: Callable[[Any], Iterable[str]]
+    or_everything: bool = False
 
 
 def _namespaces(value: Any) -> Iterable[str]:  # noqa: ANN401 - a counter's name, or what has some
@@ -163,6 +169,7 @@ def _namespaces(value: Any) -> Iterable[str]:  # noqa: ANN401 - a counter's name
 
 
 READS: Final = NeedsScope(ScopeVerb.READ, _namespaces)
+READS_OR_EVERYTHING: Final = NeedsScope(ScopeVerb.READ, _namespaces, or_everything=True)
 WRITES: Final = NeedsScope(ScopeVerb.WRITE, _namespaces)
 ADMINISTERS: Final = NeedsScope(ScopeVerb.ADMIN, _namespaces)
 
@@ -311,14 +318,23 @@ class Op:
         if self.everywhere is not None:
             call.may(self.everywhere)
         for one in self.parameters:
-            if (needs := one.needs) is not None and given.get(one.name) is not None:
+            if (needs := one.needs) is None:
+                continue
+            if given.get(one.name) is not None:
                 for namespace in needs.namespaces(given[one.name]):
                     call.may(needs.verb, namespace)
+            elif needs.or_everything:
+                call.may(needs.verb)
 
     @property
     def scope(self) -> str:
         """The scope that it needs, for the tables: `read`, and of what."""
-        found = [f"`{one.needs.verb}` of {one.name}" for one in self.parameters if one.needs]
+        found = [
+            f"`{one.needs.verb}` of {one.name}"
+            + (f"; without it `*:{one.needs.verb}`" if one.needs.or_everything else "")
+            for one in self.parameters
+            if one.needs
+        ]
         return ", ".join([*([f"`*:{self.everywhere}`"] if self.everywhere else []), *found])
 
 

@@ -1,4 +1,4 @@
-"""`countledger alert`: the commands of rules, and test, log and resend of alerts."""
+"""`countledger alert`: rules, and why they do not alert; the other commands are described calls."""
 
 from __future__ import annotations
 
@@ -7,21 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from countledger.consumers.alerts.message import message_of
 from countledger.consumers.alerts.rule import Direction
 from countledger.consumers.alerts.service import SilenceReader, is_past
 from countledger.consumers.totals import NamesPage
+from countledger.infra.calls.alerts import ALERTS, ResentView, RuleView, rules_of
+from countledger.infra.calls.call import Call
 from countledger.infra.cli.app import AtMost, BadUsage, Options, SettingsFile, TargetCommand, shared
-from countledger.infra.cli.output import (
-    FINDINGS,
-    Unread,
-    facts,
-    notice,
-    report_unread,
-    show,
-    show_all,
-    show_or_say,
-)
+from countledger.infra.cli.calls import commands_of, in_order
+from countledger.infra.cli.output import FINDINGS, Unread, notice, show, show_views
 from countledger.infra.cli.settings_file import RuleText, check_spec, read_rules
 from countledger.ledger.amount import add, negated, to_text
 from countledger.ledger.clock import to_datetime
@@ -31,10 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from countledger import CountLedger, Rule
-    from countledger.consumers.alerts.delivery import LoggedAlert, Resent
-    from countledger.consumers.alerts.message import Alert
+    from countledger.consumers.alerts.delivery import Resent
     from countledger.consumers.alerts.service import SilentCounter
-    from countledger.infra.cli.output import Row
     from countledger.ledger.calendar import Per
 
 
@@ -132,7 +123,7 @@ def _effective(rule: Rule) -> str:
     return f"{to_datetime(rule.effective_from_ms):%Y-%m-%d %H:%M:%S}Z"
 
 
-# `countledger alert create|set|list|show|delete|apply`: what alerts, and where to.
+# `countledger alert create|set|list|show|apply|resend`: what alerts, and where to.
 
 
 Name = Annotated[
@@ -238,18 +229,13 @@ def list_all(options: Options) -> int:
     of one with a prefix "countledger alert show" does. A rule that cannot be read evaluates
     nothing. It is named, and the exit code is 1.
     """
-    client = options.client()
-    alerts = client.alerts
-    found, unread = alerts.list(), alerts.unreadable()
-    documents = [
-        *(rule_document(each) for each in found),
-        *({"unreadable": name, "reason": reason} for name, reason in unread.items()),
-    ]
-    show(options, [rule_row(each) for each in found], documents)
+    call = Call(options.client())
+    found = rules_of(call)
+    code = show_views(options, map(RuleView.of_rule, found), None, Unread(call.unread))
     for each in found:
         if each.counter is not None:
-            explain_silence(client, each)
-    return report_unread([*unread.values()])
+            explain_silence(call.ledger, each)
+    return code
 
 
 @shared
@@ -262,19 +248,9 @@ def show_one(options: Options, name: Name) -> None:
     """
     client = options.client()
     found = client.alerts.get(name)
-    show(options, [rule_row(found)], rule_document(found))
+    shown = RuleView.of_rule(found)
+    show(options, [shown.row()], shown.document())
     explain_silence(client, found)
-
-
-@shared
-def delete(options: Options, name: Name) -> None:
-    """Delete a rule. It evaluates for five seconds more; that there is none is no error.
-
-    Its alerts stay in the log.
-    """
-    deleted = options.client().alerts.delete(name)
-    text = f"rule {name} is gone" if deleted else f"there is no rule {name}"
-    show_or_say(options, {"rule": name, "deleted": deleted}, text)
 
 
 @shared
@@ -305,9 +281,11 @@ def apply(options: Options, file: SettingsFile) -> None:
       to = "arn:aws:sns:eu-central-1:111122223333:alarms"
     """
     specs = read_rules(file)
-    done = list(options.client().alerts.apply(specs))
-    rows = [{"change": change, **rule_row(each)} for each, change in done]
-    show(options, rows, [{"change": change, **rule_document(each)} for each, change in done])
+    done = [
+        (change, RuleView.of_rule(rule)) for rule, change in options.client().alerts.apply(specs)
+    ]
+    rows = [{"change": change, **one.row()} for change, one in done]
+    show(options, rows, [{"change": change, **one.document()} for change, one in done])
 
 
 def _at(options: Options, evaluate_in: str | None) -> Options:
@@ -318,97 +296,9 @@ def _show_changed(options: Options, client: CountLedger, rule: Rule, *, now: boo
     """Show a rule that was written, and the alerts that were published at once."""
     extra = {"published now": client.alerts.initial_scan(rule)} if now else {}
     document = {name.replace(" ", "_"): count for name, count in extra.items()}
-    show(options, [{**rule_row(rule), **extra}], {**rule_document(rule), **document})
+    shown = RuleView.of_rule(rule)
+    show(options, [{**shown.row(), **extra}], {**shown.document(), **document})
     explain_silence(client, rule)
-
-
-def rule_row(rule: Rule) -> Row:
-    """What ends in a star is a prefix."""
-    return {
-        "rule": rule.name,
-        "watches": rule.counter if rule.prefix is None else f"{rule.prefix}*",
-        "threshold": rule.threshold,
-        "direction": str(rule.direction),
-        "rearm": rule.rearm,
-        "step": rule.step,
-        "window": rule.window and str(rule.window),
-        "of": str(rule.of),
-        "to": str(rule.target),
-        "evaluated in": rule.evaluate_in,
-        "effective from": to_datetime(rule.effective_from_ms),
-    }
-
-
-def rule_document(rule: Rule) -> Row:
-    return {
-        "rule": rule.name,
-        **facts(rule, "counter prefix threshold direction rearm step window"),
-        "of": str(rule.of),
-        "to": str(rule.target),
-        **facts(rule, "evaluate_in revision"),
-        "effective_from": to_datetime(rule.effective_from_ms),
-    }
-
-
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
-
-
-@app.callback()
-@shared
-def alert(_options: Options) -> None:
-    """Alerts: every crossing of a threshold that a total makes, once.
-
-    A rule watches one counter, or all whose names begin alike, of any kind: ledger, strict or
-    sequence. Whenever a total goes from one side of a threshold to the other from one update to the
-    next, an alert goes to the stack's event bus or to an SNS topic, at least once and always with
-    the same id. docs/alerts.md describes the message.
-    """
-
-
-@shared
-def test(
-    options: Options,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The rule whose target to test.")],
-    counter: Annotated[
-        str,
-        typer.Argument(
-            metavar="COUNTER", help="The counter to name in the message; the rule must watch it."
-        ),
-    ],
-) -> None:
-    """Send a test message to the target of a rule.
-
-    Its id begins with test/, and it carries "test": true. If the target refuses it, that is an
-    error; nothing goes to the dead-letter queue.
-
-    Examples:
-      countledger alert test busy likes:post-1
-    """
-    alert = options.client().alerts.test(name, counter)
-    show(options, [{"sent": True, "id": alert.id, **alert_row(alert)}], alert_document(alert))
-
-
-@shared
-def log(
-    options: Options,
-    counter: Annotated[
-        str | None, typer.Argument(metavar="[COUNTER]", help="Of one counter only.")
-    ] = None,
-    *,
-    limit: AtMost = None,
-) -> int:
-    """List the alerts of the last ninety days, newest first.
-
-    An alert that its target refused has the reason, also after resend has sent it. An item that
-    cannot be read is named, and the exit code is 1.
-
-    Examples:
-      countledger alert log --limit 20
-      countledger alert log likes:post-1 --json
-    """
-    unread = Unread()
-    found = options.client().alerts.log(counter, limit=limit, on_corrupt=unread.note)
-    return show_all(options, found, logged_row, logged_document, unread)
 
 
 @shared
@@ -430,63 +320,17 @@ def resend(options: Options, *, limit: AtMost = None) -> int:
             yield resent
 
     found = counted(options.client().alerts.resend(limit))
-    show_all(options, found, resent_row, resent_document)
+    show_views(options, map(ResentView.of, found), None, Unread())
     if failed:
         notice(f"{failed} were refused again and stay in the queue")
     return FINDINGS if failed else 0
 
 
+app = commands_of(ALERTS)
 app.command("create", cls=TargetCommand)(create)
 app.command("set", cls=TargetCommand)(set_rule)
 app.command("list")(list_all)
 app.command("show")(show_one)
-app.command("delete")(delete)
 app.command("apply")(apply)
-app.command("test")(test)
-app.command("log")(log)
 app.command("resend")(resend)
-
-
-def alert_row(alert: Alert) -> Row:
-    """Of a range from its first to its last threshold."""
-    crossed: object = alert.threshold
-    if alert.through is not None:
-        crossed = f"{to_text(alert.threshold)} to {to_text(alert.through)} ({alert.count})"
-    window = alert.window and alert.window.name
-    row = facts(alert, "at rule counter direction", crossed=crossed, window=window)
-    return row | facts(alert, "old new")
-
-
-def alert_document(alert: Alert) -> Row:
-    return message_of(alert).model_dump(mode="json", exclude_none=True)
-
-
-def logged_row(logged: LoggedAlert) -> Row:
-    return {**alert_row(logged.alert), "dead letter": logged.reason}
-
-
-def logged_document(logged: LoggedAlert) -> Row:
-    """The message, its time, and why it was refused."""
-    times = {"published_at": logged.published_at, "dead_letter": logged.reason}
-    return {**alert_document(logged.alert), **times}
-
-
-def resent_row(resent: Resent) -> Row:
-    letter = resent.dead_letter
-    return {
-        "sent": resent.reason is None,
-        "alert": None if letter is None else letter.alert.id,
-        "to": None if letter is None else str(letter.target),
-        "reason": resent.reason,
-    }
-
-
-def resent_document(resent: Resent) -> Row:
-    letter = resent.dead_letter
-    return {
-        "sent": resent.reason is None,
-        "message": None if letter is None else alert_document(letter.alert),
-        "to": None if letter is None else str(letter.target),
-        "failed_before": None if letter is None else letter.reason,
-        "reason": resent.reason,
-    }
+in_order(app, "create set list show delete apply test log resend")

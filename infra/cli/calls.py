@@ -54,6 +54,12 @@ def commands_of(calls: Calls) -> typer.Typer:
     return app
 
 
+def in_order(app: typer.Typer, names: str) -> None:
+    """Let the help of a group list its commands so, those by hand among the others."""
+    order = names.split()
+    app.registered_commands.sort(key=lambda one: order.index(one.name or ""))
+
+
 def command_of(op: Op) -> Callable[..., int | None]:
     """The command of one call."""
     mine = [one for one in op.parameters if one.is_of("command")]
@@ -68,7 +74,12 @@ def command_of(op: Op) -> Callable[..., int | None]:
             if not confirm(question, f"{question.removesuffix('?')}: give --yes"):
                 raise typer.Abort
         with ExitStack() as shown:
-            call = Call(options.client(), progress=lambda label: _bar(shown, label))
+            call = Call(
+                options.client(),
+                progress=lambda label: _bar(shown, label),
+                # One more is read to see whether there are others.
+                most=None if most is None else most + 1,
+            )
             result = op.function(call, **given)
         if op.is_list:
             return _show_list(options, call, result, most)

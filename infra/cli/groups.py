@@ -9,7 +9,7 @@ import typer
 from countledger.infra.calls.call import Call
 from countledger.infra.calls.groups import GROUPS, group_totals
 from countledger.infra.cli.app import AtMost, Options, shared
-from countledger.infra.cli.calls import commands_of
+from countledger.infra.cli.calls import commands_of, in_order
 from countledger.infra.cli.output import Unread, notice, show_views
 from countledger.ledger.amount import add, to_text
 
@@ -57,3 +57,6 @@ def show_totals(
     if not options.json:
         notice(f"sum: {to_text(total)}")
     return code
+
+
+in_order(app, "add remove show list top rank unrank delete")

@@ -20,7 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from countledger.infra.cli.alerts import logged_document
+from countledger.infra.calls.alerts import LoggedView
 from countledger.infra.cli.app import BadUsage, Options, parse_duration_ms, shared
 from countledger.infra.cli.output import hand_over, notice, show_json_line, show_text
 from countledger.ledger import amount
@@ -306,7 +306,8 @@ def _print_json(
             }
         )
     for logged in heard:
-        show_json_line({"kind": "alert", **logged_document(logged)})
+        document = LoggedView.of_logged(logged).document()
+        show_json_line({"kind": "alert", **document.pop("alert"), **document})
     hand_over()
 
 

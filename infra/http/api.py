@@ -28,12 +28,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
+from countledger.infra.calls.alerts import ALERTS
 from countledger.infra.calls.claims import CLAIMS
 from countledger.infra.calls.groups import GROUPS, NAMESPACES
 from countledger.infra.calls.quotas import QUOTAS
 from countledger.infra.calls.sequences import SEQUENCES
 from countledger.infra.http import (
-    alerts,
     counters,
     stack,
     strict,
@@ -291,7 +291,7 @@ ROUTERS: Final = (
     routes_of(CLAIMS),
     routes_of(GROUPS),
     routes_of(NAMESPACES),
-    alerts.routes,
+    routes_of(ALERTS),
     stack.routes,
 )
 _UNEXPECTED: Final = "an error in this API; its log has the details"

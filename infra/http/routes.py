@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -85,7 +86,7 @@ def _endpoint(op: Op) -> Callable[..., Response]:
             position = from_cursor(given.pop("cursor"), str)
             given[place.name] = None if position is None else place.text(position[0])
         op.authorize(call, given)
-        result = op.function(call, **given)
+        result = op.function(replace(call, most=None if limit is None else limit + 1), **given)
         if op.is_list:
             return answered(_page(op, call, result, limit))
         if type(result) in REFUSALS:

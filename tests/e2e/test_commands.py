@@ -327,7 +327,7 @@ _STORIES: Final[dict[str, Story]] = {
         step(
             _RULE,
             {
-                "rule": "NS",
+                "name": "NS",
                 "counter": None,
                 "prefix": "NS:",
                 "threshold": "100",
@@ -346,8 +346,8 @@ _STORIES: Final[dict[str, Story]] = {
         ),
         step("alert show NS", {"rearm": "50"}),
         step("alert list", out="NS\tNS:*"),
-        step("alert delete NS", {"rule": "NS", "deleted": True}),
-        step("alert delete NS", {"rule": "NS", "deleted": False}),
+        step("alert delete NS", {"name": "NS", "deleted": True}),
+        step("alert delete NS", {"name": "NS", "deleted": False}),
     ),
     "of a counter that had crossed before its rule, it is said why it does not alert": (
         step("emit NS:one 150"),
@@ -381,11 +381,11 @@ _STORIES: Final[dict[str, Story]] = {
         step("alert create silent-NS --prefix NS: --threshold 100 --direction rising"),
         step(f"{_RULE} --now", {"published_now": 1}),
         step("alert set NS --now", {"published_now": 0}),
-        step("alert test NS NS:old", {"test": True}),
+        step("alert test NS NS:old", {"alert": {"test": True}}),
         step("alert test NS elsewhere", code=2),
         step(
             "alert log NS:old",
-            [{"rule": "NS", "threshold": "100", "new": "150", "dead_letter": None}],
+            [{"alert": {"rule": "NS", "threshold": "100", "new": "150"}, "reason": None}],
         ),
         step("alert log", out="NS:old"),
     ),

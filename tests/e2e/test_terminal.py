@@ -244,11 +244,11 @@ def test_alerts_that_a_target_refuses_are_kept_and_sent_again(
     sns.create_topic(Name=name)
     sent, empty = [command("alert", "resend", "--json") for _ in range(2)]
 
-    assert "does not exist" in logged["dead_letter"]
+    assert "does not exist" in logged["reason"]
     assert refused.code == 1
     # The queue may hold alerts of other tests.
     resent = [
-        [one["sent"] for one in done.items if one["message"]["id"] == logged["id"]]
+        [one["sent"] for one in done.items if one["alert"]["id"] == logged["alert"]["id"]]
         for done in (refused, sent, empty)
     ]
     assert resent == [[False], [True], []]
