@@ -21,7 +21,6 @@ from countledger.infra.calls.call import (
 from countledger.infra.calls.shapes import (
     AmountText,
     CounterText,
-    DeltaText,
     PerText,
     PrefixText,
     ShownTime,
@@ -96,7 +95,11 @@ Counter = Annotated[CounterText, Param("The counter, as llm:team-1.")]
 LimitText = Annotated[Amount, amount_text("limit", BadQuota)]
 Actual = Annotated[Amount, amount_text("actual amount", BadQuota)]
 Limit = Annotated[LimitText, Param("What each counter may use in one window.")]
-Wanted = Annotated[DeltaText, Param("How much: an exact number above 0.")]
+Wanted = Annotated[
+    LimitText,
+    Field(description="an exact decimal number above 0", examples=["0.05"]),
+    Param("How much: an exact number above 0."),
+]
 TicketText = Annotated[
     Ticket,
     Text(from_ticket, r"^[A-Za-z0-9_-]+$", minLength=1, maxLength=_TICKET_MAX),
