@@ -26,7 +26,7 @@ from countledger.ledger.tombstones import present
 from countledger.producers.quotas.quota import Admitted, Ticket
 from countledger.producers.strict.definition import Method
 from tests.exploring.linear import DIED, Effect, Masked
-from tests.exploring.scope import Beginnings, Capability
+from tests.exploring.scope import Beginnings, Capability, fewer_beside_more
 from tests.exploring.search import Bounds
 from tests.exploring.strict_scope import DIED_TWICE
 from tests.exploring.world import BEGIN_MS
@@ -47,6 +47,7 @@ _LIMIT: Final = 3
 _LOW: Final = 1
 _HIGH: Final = 100
 _AMOUNT: Final = 2
+_LOWERED: Final = ("lower limit", "use 1 later")
 
 OLD_LIMIT: Final = Masked(
     "a limit that was read before",
@@ -187,7 +188,7 @@ class Budgeting:
         if self.hourly:
             return (("key",), ("reserve",), ("commit",), ("release",))
         found: list[Script] = [("use",), ("key",), ("key 1",), ("lower limit",), ("raise limit",)]
-        found += [("delete",), ("delete", "create"), ("create",), ("lower limit", "use 1 later")]
+        found += [("delete",), ("delete", "create"), ("create",), _LOWERED]
         if self.method is Method.MARKER:
             found += [("reserve",), ("commit",), ("release",)]
         return tuple(found)
@@ -216,6 +217,7 @@ class Budgeting:
             agrees=_agrees_by_markers if self.hourly else _agrees,
             prepare=lambda ledger: ledger.quotas.show(_NAME),
             masks=self.masks(),
+            faults=_faults,
             bounds=Bounds(jumps_ms=(14 * MINUTE_MS,), free_jumps=tokens),
         )
 
@@ -243,6 +245,11 @@ def _resolving(budget: Budget, call: str) -> Effect:
     if budget.ticket == done:
         return Effect(call == "commit", budget)
     return Effect(TicketResolved, budget)
+
+
+def _faults(scripts: tuple[Script, ...]) -> int:
+    """Two changes of the limit, each with an amount after it: without a fault."""
+    return 0 if scripts == (_LOWERED,) * 2 else fewer_beside_more(scripts)
 
 
 def _use_later(ledger: CountLedger) -> str:

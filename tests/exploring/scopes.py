@@ -56,6 +56,7 @@ NOT_EXPLORED: Final = (
     "groups: a deletion beside an addition and a removal by one caller, with a fault",
     "groups: three calls at once of which one is a deletion, or two are the same",
     "rankings: three calls at once of which one adds partitions",
+    "quotas: two changes of the limit at once, each with an amount after it, with a fault",
     "deletions of ledger counters: two at once, each followed by other calls, with a fault",
     "leases and forks of a process (the simulation explores these by seeds)",
 )
