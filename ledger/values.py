@@ -1,10 +1,11 @@
-"""The grammar of amounts and times that come as texts; that of names and keys is in `texts`.
+"""The grammar of amounts, times and durations that come as texts; `texts` has that of names.
 
 The library, the command line, files, HTTP, Kinesis and imports all read values here, so a text has
 the same value, or the same refusal, at each of them.
 
 amount    `parse_amount`: ASCII digits, at most one point within them, at most one sign.
 time      `parse_time`: ISO 8601 with an offset, or milliseconds since the epoch.
+duration  `parse_duration_ms`: a whole number with its unit.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.amount import canonical, parse_delta
-from countledger.ledger.clock import to_datetime, to_ms
-from countledger.ledger.errors import BadDelta, BadTime, shown
+from countledger.ledger.clock import show_duration, to_datetime, to_ms
+from countledger.ledger.errors import BadDelta, BadSetting, BadTime, shown
+from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.texts import plain_text
 
 if TYPE_CHECKING:
@@ -110,3 +112,22 @@ def _from_ms(at_ms: int) -> datetime:
             "before 1973) ISO 8601"
         )
     return to_datetime(at_ms)
+
+
+_UNITS_MS: Final = {"ms": 1, "s": SECOND_MS, "m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
+# Added to a time, or waited for, more would be outside of what Python can represent.
+_DURATION_MAX_MS: Final = 36_525 * DAY_MS
+_DURATION: Final = re.compile(r"(\d{1,15})\s*(ms|s|m|h|d)", re.ASCII)
+
+
+def parse_duration_ms(text: str) -> int:
+    """A duration such as `24h`, `90m`, `7d`, `30s` or `1500ms`."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise BadSetting(
+            f"duration {text!r} is not a whole number with a unit: give 90m, 24h or 7d"
+        )
+    duration_ms = int(match[1]) * _UNITS_MS[match[2]]
+    if duration_ms > _DURATION_MAX_MS:
+        raise BadSetting(f"duration {text!r} is longer than {show_duration(_DURATION_MAX_MS)}")
+    return duration_ms

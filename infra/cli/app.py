@@ -25,9 +25,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from countledger.infra.cli.output import OutputClosed, show_text
-from countledger.ledger.clock import show_duration
-from countledger.ledger.errors import BadInput, BadSetting, CountledgerError, Unreachable
-from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from countledger.ledger.errors import BadInput, CountledgerError, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -275,26 +273,7 @@ PlaceFilePath = Annotated[
 ]
 
 
-# Texts as people type them: durations, numbers, pairs; and what Typer alone would misread.
-
-
-_UNITS_MS: Final = {"ms": 1, "s": SECOND_MS, "m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
-# Added to a time, or waited for, more would be outside of what Python can represent.
-_DURATION_MAX_MS: Final = 36_525 * DAY_MS
-_DURATION: Final = re.compile(r"(\d{1,15})\s*(ms|s|m|h|d)", re.ASCII)
-
-
-def parse_duration_ms(text: str) -> int:
-    """A duration such as `24h`, `90m`, `7d`, `30s` or `1500ms`."""
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise BadSetting(
-            f"duration {text!r} is not a whole number with a unit: give 90m, 24h or 7d"
-        )
-    duration_ms = int(match[1]) * _UNITS_MS[match[2]]
-    if duration_ms > _DURATION_MAX_MS:
-        raise BadSetting(f"duration {text!r} is longer than {show_duration(_DURATION_MAX_MS)}")
-    return duration_ms
+# Texts as people type them: pairs; and what Typer alone would misread.
 
 
 def parse_pairs(

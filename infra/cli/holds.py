@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countledger.infra.cli.app import At, Notes, Options, parse_duration_ms, shared
+from countledger.infra.cli.app import At, Notes, Options, shared
 from countledger.infra.cli.emit import parse_notes
 from countledger.infra.cli.output import Unread, facts, show_all
 from countledger.infra.cli.strict_answers import (
@@ -20,7 +20,7 @@ from countledger.infra.cli.strict_answers import (
     undecided,
 )
 from countledger.ledger.amount import to_text
-from countledger.ledger.values import parse_delta_text, parse_time
+from countledger.ledger.values import parse_delta_text, parse_duration_ms, parse_time
 from countledger.producers.payload import keyed
 from countledger.producers.strict.outcome import (
     BoundReached,

@@ -9,7 +9,7 @@ import typer
 
 from countledger import Kind, Namespace
 from countledger.infra.calls.groups import NAMESPACES
-from countledger.infra.cli.app import AtMost, Options, parse_duration_ms, shared
+from countledger.infra.cli.app import AtMost, Options, shared
 from countledger.infra.cli.calls import command_of
 from countledger.infra.cli.output import (
     Unread,
@@ -24,6 +24,7 @@ from countledger.infra.cli.totals import total_document, total_row
 from countledger.ledger.clock import show_duration
 from countledger.ledger.errors import BadSetting, NamespaceConflict
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, SECOND_MS
+from countledger.ledger.values import parse_duration_ms
 
 if TYPE_CHECKING:
     from countledger.infra.cli.output import Row

@@ -19,11 +19,11 @@ from countledger.consumers.alerts.rule import (
     check_rule_name,
     rule_of,
 )
-from countledger.infra.cli.app import parse_duration_ms
 from countledger.ledger.calendar import Per
 from countledger.ledger.errors import BadInput, BadRule, BadSetting
 from countledger.ledger.limits import MIN_ENTRIES_DEFAULT
 from countledger.ledger.values import parse_amount as read_amount
+from countledger.ledger.values import parse_duration_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,6 @@ from countledger.infra.cli.app import (
     SignedCommand,
     Yes,
     confirm,
-    parse_duration_ms,
     shared,
 )
 from countledger.infra.cli.emit import parse_notes
@@ -36,7 +35,7 @@ from countledger.ledger.errors import BadBounds
 from countledger.ledger.ids import check_key
 from countledger.ledger.limits import HISTORY_DEFAULT, MARKER_WINDOW_DEFAULT_MS, SET_TOKENS_DEFAULT
 from countledger.ledger.values import parse_amount as read_amount
-from countledger.ledger.values import parse_delta_text, parse_time
+from countledger.ledger.values import parse_delta_text, parse_duration_ms, parse_time
 from countledger.producers.payload import keyed
 from countledger.producers.strict.applying import Prefer  # noqa: TC001 - Typer reads it
 from countledger.producers.strict.definition import (

@@ -21,13 +21,14 @@ from rich.table import Table
 from rich.text import Text
 
 from countledger.infra.calls.alerts import LoggedView
-from countledger.infra.cli.app import BadUsage, Options, parse_duration_ms, shared
+from countledger.infra.cli.app import BadUsage, Options, shared
 from countledger.infra.cli.output import hand_over, notice, show_json_line, show_text
 from countledger.ledger import amount
 from countledger.ledger.amount import to_text
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import BadSetting, ServiceFailed
 from countledger.ledger.limits import BATCH_GET_KEYS, SECOND_MS
+from countledger.ledger.values import parse_duration_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

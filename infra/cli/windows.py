@@ -16,7 +16,6 @@ from countledger.infra.cli.app import (
     CounterNames,
     Options,
     WholeNamespace,
-    parse_duration_ms,
     shared,
 )
 from countledger.infra.cli.audit import (
@@ -34,7 +33,7 @@ from countledger.ledger.clock import SystemClock, show_duration, to_datetime
 from countledger.ledger.errors import AccessDenied, BadSetting
 from countledger.ledger.indexes import PARTITIONS
 from countledger.ledger.limits import WINDOWS_KEPT_DEFAULT_MS
-from countledger.ledger.values import parse_time
+from countledger.ledger.values import parse_duration_ms, parse_time
 from countledger.ledger.windows import FINEST
 
 if TYPE_CHECKING:

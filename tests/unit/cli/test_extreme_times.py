@@ -2,10 +2,10 @@
 
 import pytest
 
-from countledger.infra.cli.app import parse_duration_ms
 from countledger.infra.cli.windows import _moment
 from countledger.ledger.errors import BadInput
 from countledger.ledger.limits import DAY_MS
+from countledger.ledger.values import parse_duration_ms
 from countledger.testing import MemoryStack
 
 _EXIT_CODE_OF_BAD_INPUT = 2

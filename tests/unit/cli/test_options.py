@@ -2,9 +2,10 @@
 
 import pytest
 
-from countledger.infra.cli.app import BadUsage, Options, negative_last, parse_duration_ms
+from countledger.infra.cli.app import BadUsage, Options, negative_last
 from countledger.infra.cli.strict import parse_amount, parse_bound, parse_change
 from countledger.ledger.errors import BadBounds, BadDelta, BadSetting
+from countledger.ledger.values import parse_duration_ms
 from countledger.producers.strict.definition import KEEP
 
 
