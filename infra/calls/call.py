@@ -40,8 +40,9 @@ from typing import (
 
 from countledger import IdempotencyKey
 from countledger.infra.calls.access import EVERYTHING, Scopes, ScopeVerb
-from countledger.infra.calls.shapes import Text, View
+from countledger.infra.calls.shapes import NoteMap, Text, View
 from countledger.ledger import keys
+from countledger.ledger.errors import BadKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +56,12 @@ REQUIRED: Final = inspect.Parameter.empty
 
 
 Key: TypeAlias = str | IdempotencyKey
+HEADER: Final = "Idempotency-Key"
+HOW: Final = f'{HEADER}: "click-1", or "click-1"; at="2026-01-31T12:00:00Z" with its time'
+
+
+class KeyMissing(BadKey):
+    """This write requires an idempotency key: without one a retry would count twice."""
 
 
 # ---- what a call gets ----
@@ -76,6 +83,7 @@ class Call:
         progress: shows a person how much is done, by a label: a function that takes the count.
         most: how many items of a list are read at most, for calls that read no more than they need.
         own_key: the idempotency key of a call that concerns several namespaces, or the whole stack.
+        makes_keys: whether a write without a key makes one up: over HTTP a retry would count twice.
     """
 
     ledger: CountLedger
@@ -84,6 +92,7 @@ class Call:
     progress: Callable[[str], Callable[[int], None]] = lambda _: lambda _: None
     most: int | None = None
     own_key: Callable[[Key, Iterable[str]], Key] = _as_it_is
+    makes_keys: bool = True
 
     def on_corrupt(self, error: CorruptItem) -> None:
         self.unread.append(error)
@@ -148,7 +157,10 @@ class KeyParam:
 
 
 # Over HTTP it is required; a command without it makes one up, and a retry is then another call.
-GivenKey = Annotated[str | IdempotencyKey | None, KeyParam()]
+GivenKey = Annotated[Key | None, KeyParam()]
+# Required everywhere.
+RequiredKey = Annotated[Key, KeyParam(command=True)]
+Note = Annotated[NoteMap | None, Param("Short own text; repeatable.", metavar="NAME=VALUE")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +273,8 @@ class Op:
         verb, path, status: of its route; an empty path: it has none.
         costs: its write and read units, in a sentence or two.
         everywhere: the scope for the whole stack that it needs.
-        confirm: what a person is asked before; `{name}` is a parameter.
+        confirm: what a person is asked before, where `{name}` is a parameter; or a function of the
+            call that says it.
         command: whether it is a command.
         only_readable: the field of an item with its counter, if a page leaves out the items whose
             counter the caller may not read; its `next` is of the whole page.
@@ -274,7 +287,7 @@ class Op:
     status: int
     costs: str
     everywhere: ScopeVerb | None = None
-    confirm: str | None = None
+    confirm: str | Callable[..., str] | None = None
     command: bool = True
     only_readable: str | None = None
 
@@ -368,7 +381,7 @@ class Calls:
         *,
         costs: str,
         everywhere: ScopeVerb | None = None,
-        confirm: str | None = None,
+        confirm: str | Callable[..., str] | None = None,
         command: bool = True,
         only_readable: str | None = None,
     ) -> Callable[[_F], _F]:

@@ -50,7 +50,7 @@ from countledger.ledger.limits import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pydantic_core import CoreSchema
 
@@ -145,6 +145,10 @@ class View(BaseModel):
     def row(self) -> Mapping[str, object]:
         """The cells of a table, by their headings; by default all fields."""
         return {name: getattr(self, name) for name in type(self).model_fields}
+
+    def notices(self) -> Iterable[str]:
+        """What a person should know beside it, each in a line."""
+        return ()
 
     def document(self) -> dict[str, Any]:
         """The result as JSON, the same on the command line and over HTTP."""

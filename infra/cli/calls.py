@@ -13,10 +13,12 @@ from countledger.infra.calls.refusals import REFUSALS, document_of, refusal_of
 from countledger.infra.calls.shapes import View, plain
 from countledger.infra.cli.app import (
     AtMost,
+    BadUsage,
     Options,
     SignedCommand,
     Yes,
     confirm,
+    parse_pairs,
     shared,
 )
 from countledger.infra.cli.output import (
@@ -40,15 +42,18 @@ if TYPE_CHECKING:
 _SIGNED: Final = frozenset({"delta", "amount", "value"})
 
 
-def commands_of(calls: Calls) -> typer.Typer:
-    """A group with a command for each call that is one; others are added by hand."""
+def commands_of(calls: Calls, *more: Calls) -> typer.Typer:
+    """A group with a command for each call that is one; others are added by hand.
+
+    The group is that of the first domain, and has the commands of the other ones as well.
+    """
     app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
     def group(_options: Options) -> None: ...
 
     group.__doc__ = calls.help
     app.callback()(shared(group))
-    for op in calls.ops:
+    for op in [op for one in (calls, *more) for op in one.ops]:
         if op.command:
             app.command(op.name, cls=_class_of(op))(command_of(op))
     return app
@@ -69,10 +74,8 @@ def command_of(op: Op) -> Callable[..., int | None]:
         most = texts.pop("limit") if op.is_list and not op.takes_limit else None
         sure = texts.pop("yes", True)
         given = {one.name: _value(one, texts) for one in mine if _is_given(one, texts)}
-        if op.confirm is not None and not sure:
-            question = op.confirm.format(**given)
-            if not confirm(question, f"{question.removesuffix('?')}: give --yes"):
-                raise typer.Abort
+        if isinstance(op.confirm, str) and not sure:
+            _ask(op.confirm.format(**given))
         with ExitStack() as shown:
             call = Call(
                 options.client(),
@@ -80,6 +83,8 @@ def command_of(op: Op) -> Callable[..., int | None]:
                 # One more is read to see whether there are others.
                 most=None if most is None else most + 1,
             )
+            if callable(op.confirm) and not sure:
+                _ask(op.confirm(call, **given))
             result = op.function(call, **given)
         if op.is_list:
             return _show_list(options, call, result, most)
@@ -96,6 +101,11 @@ def command_of(op: Op) -> Callable[..., int | None]:
     command.__doc__ = op.help
     command.__name__ = op.function.__name__
     return shared(command)
+
+
+def _ask(question: str) -> None:
+    if not confirm(question, f"{question.removesuffix('?')}: give --yes"):
+        raise typer.Abort
 
 
 _EITHER: Final = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -161,7 +171,9 @@ def _key_options(name: str, said: KeyParam) -> list[inspect.Parameter]:
 
 def _is_given(one: Parameter, texts: dict[str, Any]) -> bool:
     """Whether the function gets it: what is not given has the function's default."""
-    return one.default is REQUIRED or texts.get(one.name) is not None
+    if one.key is not None and texts.get("at") is not None:
+        return True  # a time without a key is refused
+    return one.default is REQUIRED or texts.get(one.name) not in (None, [])
 
 
 def _value(one: Parameter, texts: dict[str, Any]) -> Any:  # noqa: ANN401 - of any type
@@ -172,6 +184,8 @@ def _value(one: Parameter, texts: dict[str, Any]) -> Any:  # noqa: ANN401 - of a
         return None
     if said.text is not None:
         return said.text(text)
+    if get_origin(one.kind) is dict:
+        return parse_pairs(one.name, said.metavar or "NAME=VALUE", text, BadUsage)
     if one.text is not None:
         return (
             [one.text.check(each) for each in text]
@@ -181,8 +195,8 @@ def _value(one: Parameter, texts: dict[str, Any]) -> Any:  # noqa: ANN401 - of a
     return text
 
 
-def _key(text: str, at: str | None) -> str | IdempotencyKey | None:
-    return keyed(check_key(text), None if at is None else parse_time(at))
+def _key(text: str | None, at: str | None) -> str | IdempotencyKey | None:
+    return keyed(None if text is None else check_key(text), None if at is None else parse_time(at))
 
 
 def _bar(shown: ExitStack, label: str) -> Callable[[int], None]:
@@ -203,6 +217,8 @@ def _show(options: Options, result: object, given: dict[str, Any]) -> int:
     if not isinstance(result, View):
         raise AssertionError(f"{result!r} is no view")  # noqa: TRY004 - of our own
     show(options, [result.row()], result.document())
+    for line in result.notices():
+        notice(line)
     return result.exit_code
 
 

@@ -29,19 +29,20 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from countledger.infra.calls.alerts import ALERTS
+from countledger.infra.calls.call import HEADER
 from countledger.infra.calls.claims import CLAIMS
 from countledger.infra.calls.groups import GROUPS, NAMESPACES
+from countledger.infra.calls.holds import HOLDS
 from countledger.infra.calls.quotas import QUOTAS
 from countledger.infra.calls.sequences import SEQUENCES
+from countledger.infra.calls.strict import STRICT
 from countledger.infra.http import (
     counters,
     stack,
-    strict,
 )
 from countledger.infra.http.calls import CLIENTS_DEFAULT, READ_UNITS, WRITE_UNITS, Clients
 from countledger.infra.http.counters import LIVE_DEFAULT, LiveBounds, LiveTotals
 from countledger.infra.http.problems import (
-    HEADER,
     MEDIA_TYPE,
     ProblemBody,
     problem_of,
@@ -284,8 +285,8 @@ def _response(status: int) -> dict[str, Any]:
 ROUTERS: Final = (
     counters.routes,
     counters.history_routes,
-    strict.routes,
-    strict.hold_routes,
+    routes_of(STRICT),
+    routes_of(HOLDS),
     routes_of(QUOTAS),
     routes_of(SEQUENCES),
     routes_of(CLAIMS),

@@ -35,12 +35,10 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
 
 from countledger import IdempotencyKey
-from countledger.infra.calls.call import Call
+from countledger.infra.calls.call import HEADER, HOW, Call
 from countledger.infra.calls.refusals import document_of, refusal_of
 from countledger.infra.calls.shapes import Text, View, parse_time
 from countledger.infra.http.problems import (
-    HEADER,
-    HOW,
     ProblemDetails,
     problem_of,
     title_of,
@@ -335,7 +333,11 @@ class CountedRoute(APIRoute):
             try:
                 return await _metered(
                     ledger,
-                    partial(answer, request, Call(ledger, scopes, own_key=key_of_namespaces)),
+                    partial(
+                        answer,
+                        request,
+                        Call(ledger, scopes, own_key=key_of_namespaces, makes_keys=False),
+                    ),
                 )
             finally:
                 clients.give_back(ledger)

@@ -39,6 +39,7 @@ from countledger.infra.calls.shapes import (
     from_cursor,
     to_cursor,
 )
+from countledger.infra.calls.strict import CorrectionView
 from countledger.infra.http.calls import (
     UNCHANGED,
     Called,
@@ -450,15 +451,6 @@ class ValueInput(InputBody):
     note: NoteMap | None = None
 
 
-class CorrectionAnswer(View):
-    """How a ledger counter was brought to a value."""
-
-    counter: str
-    value: AmountText
-    delta: AmountText
-    became: str
-
-
 class SnapshotAnswer(View):
     """Totals of one moment; those in `as_materialized` are exact up to the lag of the stream."""
 
@@ -520,12 +512,12 @@ def total(counter: CounterPath, call: Called, if_none_match: IfNoneMatch = None)
     return answered_if_changed(TotalAnswer.model_validate(found), if_none_match)
 
 
-@routes.put("/v1/counters/{counter}/value", response_model=CorrectionAnswer)
+@routes.put("/v1/counters/{counter}/value", response_model=CorrectionView)
 def set_value(counter: CounterPath, body: ValueInput, key: RequiredKey, call: Called) -> Response:
     """Set a ledger counter to a value, by one entry. One write unit, and an exact read."""
     client = call.administers(counter)
     found = client.set_value(counter, body.value, key=key, note=body.note)
-    return answered(CorrectionAnswer.model_validate(found))
+    return answered(CorrectionView.of(found))
 
 
 @routes.get("/v1/totals", response_model=TotalsAnswer, responses=UNCHANGED)

@@ -16,6 +16,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from countledger.infra.calls.access import NotAuthenticated, ScopeMissing
+from countledger.infra.calls.call import HEADER, HOW, KeyMissing
 from countledger.infra.calls.shapes import plain, whole_seconds
 from countledger.ledger import errors
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 TYPE_PREFIX: Final = "urn:countledger:problem:"
-HEADER: Final = "Idempotency-Key"
-HOW: Final = f'{HEADER}: "click-1", or "click-1"; at="2026-01-31T12:00:00Z" with its time'
 MEDIA_TYPE: Final = "application/problem+json"
 # After a refusal for now: the shortest time that the header can name.
 _SOON: Final = timedelta(seconds=1)
@@ -46,10 +45,6 @@ _SAYS_MAX: Final = 300
 
 class BadRequest(errors.BadInput):
     """The request is not one of this API: its path, a parameter, a header or its body."""
-
-
-class KeyMissing(errors.BadKey):
-    """This write requires an idempotency key: without one a retry would count twice."""
 
 
 class ProblemBody(BaseModel):

@@ -117,8 +117,8 @@ export function counter(name) {
   async function drawHolds(signal) {
     const found = await get(`/strict/${segment(name)}`, {}, signal);
     // Counters of the other methods have no holds.
-    const { holds: open } = found.method === "marker"
-      ? await get(`/strict/${segment(name)}/holds`, {}, signal) : { holds: [] };
+    const { items: open } = found.method === "marker"
+      ? await get(`/strict/${segment(name)}/holds`, {}, signal) : { items: [] };
     const bound = (value) => (value === null ? "none" : amount(value));
     show(places.holds,
       h("dl", {}, ...[["Lower bound", bound(found.lower)], ["Upper bound", bound(found.upper)],
