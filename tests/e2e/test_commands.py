@@ -20,7 +20,6 @@ _SCHEDULE: Final = {
     "retire": "transaction",
     "archive": None,
 }
-_MOVE: Final = {"from": "NS:ann", "to": "NS:bob", "amount": "2.5"}
 _TAKE: Final = "claim take NS ann@x.org --owner u-1"
 _CHANGE: Final = "claim change NS --from ann@x.org --to ann@y.org --owner u-1"
 _STORIES: Final[dict[str, Story]] = {
@@ -42,23 +41,23 @@ _STORIES: Final[dict[str, Story]] = {
         ),
         step(
             "strict change NS:hall -2 --key o-1 --note seat=7",
-            {"status": "applied", "counter": "NS:hall", "delta": "-2", "value": "498"},
+            {"outcome": "applied", "counter": "NS:hall", "value": "498"},
         ),
-        step("strict change NS:hall -2.0 --key o-1", {"status": "duplicate", "value": "498"}),
+        step("strict change NS:hall -2.0 --key o-1", {"outcome": "duplicate", "value": "498"}),
         step("strict change NS:hall -3 --key o-1", code=2),
         step(
             "strict change NS:hall -499",
-            {"status": "bound_reached", "value": "498", "side": "lower", "bound": 0},
+            {"outcome": "bound_reached", "value": "498", "side": "lower", "bound": "0"},
             code=4,
             err="is at 498, its lower bound is 0: -499 was refused\n",
         ),
-        step("strict change NS:hall 1 --key o-1 --at NOW", {"status": "applied"}),
-        step("strict change NS:hall 1 --key o-1 --at NOW", {"status": "duplicate"}),
+        step("strict change NS:hall 1 --key o-1 --at NOW", {"outcome": "applied"}),
+        step("strict change NS:hall 1 --key o-1 --at NOW", {"outcome": "duplicate"}),
         step("strict change NS:hall 1 --key k --at 2001-01-01T00:00:00Z", code=2),
-        step("strict withdraw NS:hall --key o-1 --at NOW", {"status": "counted"}, code=1),
+        step("strict withdraw NS:hall --key o-1 --at NOW", {"outcome": "duplicate"}, code=1),
         step("strict show NS:hall", out="NS:hall\t499\t0\t-\tmarker\t1\t24 h\t0\t499\t4\t"),
-        step("strict delete NS:hall", code=2, err="of value 499 would be deleted: give --yes"),
-        step("strict delete NS:hall --yes", {"counter": "NS:hall", "deleted": True}),
+        step("strict delete NS:hall", code=2, err="its value 499, for good: give --yes"),
+        step("strict delete NS:hall --yes", {"counter": "NS:hall"}),
         step("strict show NS:hall", code=2, err="does not exist"),
     ),
     "each method is created with its own settings": tuple(
@@ -80,7 +79,7 @@ _STORIES: Final[dict[str, Story]] = {
     ),
     "total reads a strict counter like any other, without events or freshness": (
         step(f"{_HALL} --method atomic --opening 7 --bins 3"),
-        step("strict change NS:hall -1", {"status": "applied", "value": None}),
+        step("strict change NS:hall -1", {"outcome": "applied", "value": None}),
         step("total NS:hall", {"items": [{"value": "6", "method": "atomic", "bins": 3}]}),
         step("total NS:hall --exact", out="NS:hall\t6\t-\t-\t-\t-"),
         step(
@@ -94,23 +93,23 @@ _STORIES: Final[dict[str, Story]] = {
         step("strict change NS:a +1 --key seat-1"),
         step(
             "strict change NS:a 1 --key seat-2",
-            {"status": "set_full", "delta": "1", "value": "1", "max_tokens": 1},
+            {"outcome": "set_full", "value": "1", "max_tokens": 1},
             code=4,
-            err="is at 1 and holds 1 keys, its maximum: +1 was refused",
+            err="is at 1 and holds 1 keys, its maximum: this change is refused",
         ),
-        step("strict change NS:a 1 --key seat-1", {"status": "duplicate"}),
+        step("strict change NS:a 1 --key seat-1", {"outcome": "duplicate"}),
         step("strict change NS:a 2 --key seat-1", code=2, err="takes changes of 1 and -1, not 2"),
     ),
     "a change is withdrawn for good, or was applied and stays": (
         step(f"{_HALL} --method marker --opening 9"),
         step("strict change NS:hall -1 --key in"),
-        step("strict withdraw NS:hall --key out", {"status": "withdrawn"}),
-        step("strict withdraw NS:hall --key in", {"status": "counted"}, code=1),
+        step("strict withdraw NS:hall --key out", {"outcome": "withdrawn"}),
+        step("strict withdraw NS:hall --key in", {"outcome": "duplicate"}, code=1),
         step(
             "strict change NS:hall -1 --key out",
-            {"status": "withdrawn"},
+            {"outcome": "withdrawn"},
             code=2,
-            err="a new change needs a new key",
+            err="what is new needs a new key",
         ),
         step("strict show NS:hall", {"value": "8"}),
     ),
@@ -128,23 +127,30 @@ _STORIES: Final[dict[str, Story]] = {
         step("strict set NS:a --upper none", {"lower": "-5", "upper": None}),
         step("strict create NS:b --method request_token"),
         step(
-            "strict list NS", [{"counter": "NS:a"}, {"counter": "NS:b", "method": "request_token"}]
+            "strict list NS",
+            {"items": [{"counter": "NS:a"}, {"counter": "NS:b", "method": "request_token"}]},
         ),
         step("strict list NS", out="counter\tvalue\tlower\tupper\tmethod\t"),
     ),
     "strict counters change together, are set and read as of one moment": (
         step("strict create NS:ann --method marker --lower 0 --opening 10"),
         step("strict create NS:bob --method marker --lower 0"),
-        step("strict transfer NS:ann NS:bob 2.5 --key NS-1", {"status": "applied", **_MOVE}),
-        step("strict transfer NS:ann NS:bob 2.5 --key NS-1", {"status": "duplicate", **_MOVE}),
+        step(
+            "strict transfer NS:ann NS:bob 2.5 --key NS-1",
+            {"outcome": "applied", "counter": "NS:ann, NS:bob"},
+        ),
+        step(
+            "strict transfer NS:ann NS:bob 2.5 --key NS-1",
+            {"outcome": "duplicate", "counter": "NS:ann, NS:bob"},
+        ),
         step(
             "strict transfer NS:bob NS:ann 3 --key NS-2",
-            {"status": "bound_reached", "counter": "NS:bob"},
+            {"outcome": "bound_reached", "counter": "NS:bob"},
             code=4,
             err="counter 'NS:bob' is at 2.5",
         ),
-        step("strict together NS:ann=-7.5 NS:bob=+7.5 --key NS-3", {"status": "applied"}),
-        step("set NS:bob 4 --key NS-4", {"status": "applied", "counter": "NS:bob", "value": "4"}),
+        step("strict together NS:ann=-7.5 NS:bob=+7.5 --key NS-3", {"outcome": "applied"}),
+        step("set NS:bob 4 --key NS-4", {"outcome": "applied", "counter": "NS:bob", "value": "4"}),
         step("snapshot NS:ann NS:bob", {"items": [{"value": "0"}, {"value": "4"}]}),
         step("snapshot NS:ann NS:bob", out="NS:bob\t4\t"),
         step("strict withdraw --key NS-5"),
@@ -152,8 +158,8 @@ _STORIES: Final[dict[str, Story]] = {
     ),
     "a counter of a ledger is set by an entry that the log shows": (
         step("emit NS:a 3"),
-        step("set NS:a -5 --key k-1", {"status": "recorded", "value": "-5", "delta": "-8"}),
-        step("set NS:a -5 --key k-1", {"status": "duplicate", "value": "-5", "delta": "-8"}),
+        step("set NS:a -5 --key k-1", {"outcome": "recorded", "value": "-5", "delta": "-8"}),
+        step("set NS:a -5 --key k-1", {"outcome": "duplicate", "value": "-5", "delta": "-8"}),
         step("set NS:a 1 --key k-2"),
         step(
             "entries NS:a", [{"delta": "6", "note": {"set": "1"}}, {"delta": "-8"}, {"delta": "3"}]
@@ -439,6 +445,7 @@ _REFUSED: Final = {
     "strict set NS:m --upper 4": "is above the upper bound 4",
     "strict set NS:m --lower 9 --upper 9 --force": "leave no headroom",
     "strict delete NS:x --yes": "does not exist",
+    "strict set NS:m": "give a lower or an upper bound to set",
     "strict list no-such": "namespace 'no-such' does not exist",
     "strict together a:b --key k": "COUNTER=DELTA",
     "strict together a:b=1 a:b=2 --key k": "twice",

@@ -24,19 +24,22 @@ _CREATE: Final = "strict create NS:hall --lower 0 --method marker --opening 10"
 _STORIES: Final[dict[str, Story]] = {
     "two seats are held and one is taken": (
         step(_CREATE),
-        step("strict hold NS:hall 2 --key k --expires-in 10m", {"status": "held", "hold": _HOLD}),
-        step("strict hold NS:hall 2 --key k --expires-in 10m", {"status": "duplicate"}),
-        step("strict holds NS:hall", [{"id": _HOLD}]),
+        step("strict hold NS:hall 2 --key k --expires-in 10m", {"outcome": "held", "id": _HOLD}),
+        step(
+            "strict hold NS:hall 2 --key k --expires-in 10m",
+            {"outcome": "duplicate", "hold": {"state": "open"}},
+        ),
+        step("strict holds NS:hall", {"items": [{"id": _HOLD}]}),
         step("strict change NS:hall -9 --key order-1", code=4),
-        step(f"strict confirm {_HOLD} 1", {"released": 1}),
-        step("strict show NS:hall", {"value": 9, "held": 0, "available": 9}),
+        step(f"strict confirm {_HOLD} 1", {"released": "1"}),
+        step("strict show NS:hall", {"value": "9", "held": "0", "available": "9"}),
     ),
     "a hold that is cancelled cannot be confirmed": (
         step(_CREATE),
-        step("strict hold NS:hall 10 --key k", {"hold": _HOLD}),
-        step(f"strict cancel {_HOLD}", {"status": "cancelled"}),
+        step("strict hold NS:hall 10 --key k", {"id": _HOLD}),
+        step(f"strict cancel {_HOLD}", {"outcome": "cancelled"}),
         step(f"strict confirm {_HOLD}", code=4, err="was cancelled"),
-        step("strict show NS:hall", {"available": 10}),
+        step("strict show NS:hall", {"available": "10"}),
     ),
 }
 

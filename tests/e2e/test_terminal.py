@@ -24,14 +24,14 @@ _RULE = "alert create NS --prefix NS: --threshold 100 --direction rising"
 
 
 @pytest.mark.parametrize(
-    ("refusal", "status", "line"),
+    ("refusal", "outcome", "line"),
     [
         ((500, "InternalServerError"), "unknown", "method atomic cannot know"),
         ((400, "TransactionConflictException"), "contended", "let none of 8 attempts through"),
     ],
 )
 def test_a_change_without_a_clear_answer_is_exit_code_3_with_advice(
-    stack: LocalStack, command: Command, refusal: tuple[int, str], status: str, line: str
+    stack: LocalStack, command: Command, refusal: tuple[int, str], outcome: str, line: str
 ) -> None:
     name = play(command, [step("strict create NS:a --method atomic")])
     code, error = refusal
@@ -44,7 +44,7 @@ def test_a_change_without_a_clear_answer_is_exit_code_3_with_advice(
 
     with proxy_before(stack.url, answer) as url:
         change = f"strict change {name}:a 1 --endpoint-url {url}"
-        play(command, [step(change, {"status": status}, code=3, err=line)])
+        play(command, [step(change, {"outcome": outcome}, code=3, err=line)])
 
     play(command, [step(f"strict show {name}:a", {"value": "0"})])
 
@@ -78,7 +78,7 @@ def test_a_person_is_asked_before_a_counter_is_deleted(
         _, said = asked.communicate(timeout=PATIENCE_S)
 
     assert asked.returncode == code
-    assert f"Delete {counter!r} and its value 7? This cannot be undone." in said.decode()
+    assert f"Delete counter {counter!r} and its value 7, for good?" in said.decode()
     assert command("strict", "show", counter).code == (2 if typed == "y" else 0)
 
 

@@ -1,12 +1,10 @@
-"""Options as people type them: negative numbers, durations, amounts, bounds, changes."""
+"""Options as people type them: negative numbers, durations."""
 
 import pytest
 
-from countledger.infra.cli.app import BadUsage, Options, negative_last
-from countledger.infra.cli.strict import parse_amount, parse_bound, parse_change
-from countledger.ledger.errors import BadBounds, BadDelta, BadSetting
+from countledger.infra.cli.app import Options, negative_last
+from countledger.ledger.errors import BadSetting
 from countledger.ledger.values import parse_duration_ms
-from countledger.producers.strict.definition import KEEP
 
 
 @pytest.mark.parametrize(
@@ -44,27 +42,6 @@ def test_a_duration_is_a_whole_number_with_a_unit(text: str, duration_ms: int) -
 def test_any_other_duration_is_refused(text: str) -> None:
     with pytest.raises(BadSetting, match="90m, 24h or 7d"):
         parse_duration_ms(text)
-
-
-@pytest.mark.parametrize(("text", "amount"), [("0", 0), ("-0", 0), ("-12.50", -12.5)])
-def test_an_amount_may_be_zero_negative_or_a_fraction(text: str, amount: float) -> None:
-    assert parse_amount("opening value", text) == amount
-
-
-def test_a_bound_is_a_number_taken_away_or_left() -> None:
-    assert parse_bound("lower bound", "-5") == -5
-    assert parse_bound("lower bound", "None") is None
-    assert parse_bound("lower bound", None) is KEEP
-    with pytest.raises(BadBounds, match="lower bound 'keep'"):
-        parse_bound("lower bound", "keep")
-
-
-def test_a_change_is_typed_with_its_counter() -> None:
-    assert parse_change("stock:bolt=-4") == ("stock:bolt", -4)
-    assert parse_change("stock:a=b=+1") == ("stock:a=b", 1)
-    for bad, error in (("stock:bolt", BadUsage), ("stock:bolt=", BadDelta), ("a=0", BadDelta)):
-        with pytest.raises(error):
-            parse_change(bad)
 
 
 def test_the_nearer_option_wins() -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from countledger.infra.cli.strict_answers import document, row, warnings
+from countledger.infra.calls.strict import StrictView
 from countledger.producers.strict.definition import Method
 from countledger.producers.strict.reader import StrictCounter
 
@@ -43,31 +43,43 @@ SET = replace(
 def test_a_row_says_for_how_long_a_key_is_remembered(
     shown: StrictCounter, memory: str | None
 ) -> None:
-    assert row(shown)["remembers"] == memory
+    assert StrictView.model_validate(shown).row()["remembers"] == memory
+
+
+def test_a_row_has_the_same_columns_for_every_method() -> None:
+    """Rows of a list have the columns of the first one."""
+    rows = [StrictView.model_validate(replace(SET, method=one)).row() for one in Method]
+
+    assert len({tuple(one) for one in rows}) == 1
+    assert [one["held"] for one in rows if one["held"] is not None] == [0]
 
 
 def test_a_document_has_every_fact_once() -> None:
-    facts = document(COUNTER)
+    facts = StrictView.model_validate(COUNTER).document()
 
-    names = (*StrictCounter.__slots__, "available")
-    assert facts == {name: getattr(COUNTER, name) for name in names}
-    assert type(facts["method"]) is str
+    assert {*facts} == {*StrictCounter.__slots__, "available"}
+    assert (facts["method"], facts["value"], facts["available"]) == ("marker", "498", "498")
+    assert facts["updated_at"] == "2026-01-31T00:00:00.000Z"
+
+
+def _notices(shown: StrictCounter) -> list[str]:
+    return [*StrictView.model_validate(shown).notices()]
 
 
 def test_a_counter_inside_its_bounds_is_nothing_to_warn_of() -> None:
-    assert warnings(COUNTER) == []
-    assert warnings(replace(COUNTER, value=0, upper=0)) == []
-    assert warnings(replace(COUNTER, lower=None)) == []
+    assert _notices(COUNTER) == []
+    assert _notices(replace(COUNTER, value=0, upper=0)) == []
+    assert _notices(replace(COUNTER, lower=None)) == []
 
 
 def test_a_value_outside_of_a_forced_bound_is_said() -> None:
-    assert warnings(replace(COUNTER, upper=400)) == [
+    assert _notices(replace(COUNTER, upper=400)) == [
         (
             "the value 498 is above the upper bound 400: changes up are refused until it is "
             "back inside"
         ),
     ]
-    assert warnings(replace(COUNTER, lower=500)) == [
+    assert _notices(replace(COUNTER, lower=500)) == [
         (
             "the value 498 is below the lower bound 500: changes down are refused until it is "
             "back inside"
@@ -76,7 +88,7 @@ def test_a_value_outside_of_a_forced_bound_is_said() -> None:
 
 
 def test_a_new_set_says_what_it_will_cost() -> None:
-    assert warnings(SET) == [
+    assert _notices(SET) == [
         "a change writes the whole set: write units now 1, about 20 when it holds its 500 keys"
     ]
-    assert warnings(replace(SET, remembered=9)) == []
+    assert _notices(replace(SET, remembered=9)) == []
