@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, get_args
 import pytest
 
 from countledger.infra.calls.call import Call
-from countledger.infra.calls.holds import cancel_hold
+from countledger.infra.calls.holds import ExpiredView, cancel_hold
 from countledger.infra.calls.refusals import document_of, refusal_of
 from countledger.infra.calls.strict import (
     AppliedView,
@@ -234,11 +234,12 @@ def test_a_cancelled_hold_cannot_be_confirmed_and_an_expired_one_needs_no_cancel
     cancelled = command("strict", "cancel", first)
     refused = command("strict", "confirm", first)
     stack.advance(minutes=10)
-    expired = cancel_hold(Call(stack.ledger), second).document()
+    expired = cancel_hold(Call(stack.ledger), second)
 
     assert (cancelled.code, cancelled.json["outcome"]) == (0, "cancelled")
     assert (refused.code, refused.json["outcome"]) == (4, "hold_cancelled")
-    assert expired["outcome"] == "hold_expired"
+    assert isinstance(expired, ExpiredView)
+    assert expired.exit_code == 0
 
 
 def test_both_kinds_of_counters_are_set_by_one_command(command: Callable[..., Finished]) -> None:
