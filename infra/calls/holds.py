@@ -13,7 +13,7 @@ from countledger.infra.calls.call import (
     Call,
     Calls,
     GivenKey,
-    Needs,
+    NeedsScope,
     Note,
     Param,
 )
@@ -54,7 +54,7 @@ _LENGTH_MS: Final = 10 * MINUTE_MS
 HoldId = Annotated[
     HoldText,
     Param("The id that `strict hold` showed.", metavar="HOLD"),
-    Needs(ScopeVerb.WRITE, lambda hold: [keys.namespace_of(hold.partition("#")[0])]),
+    NeedsScope(ScopeVerb.WRITE, lambda hold: [keys.namespace_of(hold.partition("#")[0])]),
 ]
 
 

@@ -16,7 +16,7 @@ from countledger.infra.calls.call import (
     Key,
     KeyMissing,
     KeyParam,
-    Needs,
+    NeedsScope,
     Note,
     Op,
     Param,
@@ -506,7 +506,7 @@ def list_strict(
     namespace: Annotated[
         NamespaceText,
         Param("The part of the name before the colon."),
-        Needs(ScopeVerb.READ, lambda namespace: [namespace]),
+        NeedsScope(ScopeVerb.READ, lambda namespace: [namespace]),
     ],
 ) -> Iterator[StrictView]:
     """List the strict counters of a namespace, by name.
