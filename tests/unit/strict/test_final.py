@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from countledger import errors
+from countledger.producers.strict.change import FENCE, KnownFences
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.outcome import (
     Applied,
@@ -38,6 +39,16 @@ def _value(stack: MemoryStack) -> object:
 def _land_later(stack: MemoryStack) -> None:
     stack.advance(minutes=FORGOTTEN_MINUTES)
     stack.land()
+
+
+def test_a_fence_that_an_item_no_longer_has_is_forgotten() -> None:
+    """An item that was made again begins at 0: the old number would be refused for ever."""
+    known, key = KnownFences(), {"counter": "a", "part": "w#1"}
+    known.learn(key, "", {FENCE: 2})
+
+    known.learn(key, "", {})
+
+    assert known.of(key, "") == 0
 
 
 @pytest.mark.parametrize("bins", [1, 2])
