@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -14,6 +14,9 @@ from countledger import probe
 from countledger.compaction import functions as compaction
 from countledger.consumers import alert_handler, audit_handler
 from countledger.consumers import handler as materializer
+from countledger.consumers.alerts.rule_index import RuleCache
+from countledger.consumers.alerts.rules import Rules
+from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.record import foreign_reason
 from countledger.infra.http import functions as http
 from countledger.ledger.errors import BadPayload, Throttled
@@ -27,6 +30,7 @@ from countledger.ledger.quarantine import (
     quarantine_ids_in,
 )
 from countledger.producers.ingest import handler as ingest
+from tests.unit.alerts import evaluating
 from tests.unit.connections import connection_on
 from tests.unit.consumers.records import record
 from tests.unit.ledger.clocks import NOW_MS
@@ -208,6 +212,32 @@ def test_records_of_another_engine_are_said_in_words(
     (item,) = world.dynamo.items("counters")
     assert words in item["reason"]
     assert len(world.kept()) == 3
+
+
+def test_a_record_that_cannot_be_evaluated_names_its_stream(
+    world: ForeignWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event does, and a table may have had several."""
+    alerts, events = (
+        evaluating.World([evaluating.rule(10)]),
+        world.events(QuarantineSource.COUNTERS),
+    )
+    kept: Any = StoredQuarantine(events.store, events.queue, QuarantineSource.COUNTERS)
+    alerts.quarantine = kept
+    parts = replace(
+        alert_handler._parts(),
+        rules=RuleCache(Rules(alerts.connection)),
+        evaluator=alerts.evaluator(),
+    )
+    monkeypatch.setattr(alert_handler, "_parts", lambda: parts)
+    malformed = evaluating.record(1, None, 15, incarnation={"N": "7"})
+    arn = "arn:aws:dynamodb:eu-west-1:111122223333:table/counters/stream/2030-01-01"
+
+    answer = alert_handler.evaluate({"Records": [malformed | {"eventSourceARN": arn}]}, CONTEXT)
+
+    assert answer == {"batchItemFailures": []}
+    (item,) = world.dynamo.items("counters")
+    assert item["where"] == "2030-01-01"
 
 
 def test_records_of_kinesis_without_sequence_numbers_are_kept(world: ForeignWorld) -> None:
