@@ -278,6 +278,7 @@ class Op:
         command: whether it is a command.
         only_readable: the field of an item with its counter, if a page leaves out the items whose
             counter the caller may not read; its `next` is of the whole page.
+        whole: of a list, whether its parameters say where it ends: it has no limit and no pages.
     """
 
     name: str
@@ -290,6 +291,7 @@ class Op:
     confirm: str | Callable[..., str] | None = None
     command: bool = True
     only_readable: str | None = None
+    whole: bool = False
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -308,9 +310,10 @@ class Op:
         return get_origin(get_type_hints(self.function)["return"]) is Iterator
 
     @property
-    def takes_limit(self) -> bool:
-        """Whether a list ends by its own limit, as the highest ten do, and has no further pages."""
-        return any(one.name == "limit" for one in self.parameters)
+    def is_paged(self) -> bool:
+        """Whether a list has pages; one with a limit of its own ends there, as the highest ten."""
+        has_end = self.whole or any(one.name == "limit" for one in self.parameters)
+        return self.is_list and not has_end
 
     @property
     def place(self) -> Parameter | None:
@@ -384,6 +387,7 @@ class Calls:
         confirm: str | Callable[..., str] | None = None,
         command: bool = True,
         only_readable: str | None = None,
+        whole: bool = False,
     ) -> Callable[[_F], _F]:
         """Describe the call that a function is.
 
@@ -396,6 +400,7 @@ class Calls:
             command: whether it is a command.
             only_readable: of a list, the field with an item's counter, if items of counters that
                 the caller may not read are left out.
+            whole: of a list, whether its parameters say where it ends.
         """
         verb, path, status = ((*route.split(), "200") if route else ("", "", "200"))[:3]
 
@@ -412,6 +417,7 @@ class Calls:
                     confirm,
                     command,
                     only_readable,
+                    whole,
                 )
             )
             return function

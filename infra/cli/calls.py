@@ -71,7 +71,7 @@ def command_of(op: Op) -> Callable[..., int | None]:
 
     def command(options: Options, /, **texts: Any) -> int:  # noqa: ANN401 - as typed
         # What can be refused is refused before anything is looked up.
-        most = texts.pop("limit") if op.is_list and not op.takes_limit else None
+        most = texts.pop("limit") if op.is_paged else None
         sure = texts.pop("yes", True)
         given = {one.name: _value(one, texts) for one in mine if _is_given(one, texts)}
         if isinstance(op.confirm, str) and not sure:
@@ -93,7 +93,7 @@ def command_of(op: Op) -> Callable[..., int | None]:
     own = [inspect.Parameter("options", _EITHER, annotation=Options)]
     for one in mine:
         own += _options_of(one)
-    if op.is_list and not op.takes_limit:
+    if op.is_paged:
         own.append(_option("limit", AtMost, None))
     if op.confirm is not None:
         own.append(_option("yes", Yes, False))

@@ -11,13 +11,8 @@ import typer
 
 from countledger.consumers.audit import SEGMENTS_DEFAULT
 from countledger.consumers.windows import no_windows
-from countledger.infra.cli.app import (
-    BadUsage,
-    CounterNames,
-    Options,
-    WholeNamespace,
-    shared,
-)
+from countledger.infra.calls.windows import WINDOWS, WindowSumView
+from countledger.infra.cli.app import BadUsage, CounterNames, Options, WholeNamespace, shared
 from countledger.infra.cli.audit import (
     Archived,
     Everything,
@@ -26,125 +21,23 @@ from countledger.infra.cli.audit import (
     named_of_windows,
     show_rebuilt,
 )
-from countledger.infra.cli.output import Unread, facts, show, show_all, show_facts
+from countledger.infra.cli.calls import commands_of, in_order
+from countledger.infra.cli.output import show
 from countledger.ledger import keys
 from countledger.ledger.calendar import Per, window_on
-from countledger.ledger.clock import SystemClock, show_duration, to_datetime
+from countledger.ledger.clock import SystemClock, to_datetime
 from countledger.ledger.errors import AccessDenied, BadSetting
-from countledger.ledger.indexes import PARTITIONS
-from countledger.ledger.limits import WINDOWS_KEPT_DEFAULT_MS
 from countledger.ledger.values import parse_duration_ms, parse_time
-from countledger.ledger.windows import FINEST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from countledger import CountLedger, WindowSum
+    from countledger import CountLedger
     from countledger.infra.cli.output import Row
-    from countledger.ledger.windows import WindowSetting
 
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
-Name = Annotated[str, typer.Argument(metavar="NAMESPACE", help="Whose counters have windows.")]
-
-
-@app.callback()
-@shared
-def windows(_options: Options) -> None:
-    """Sums for each minute, hour, day and month of business time, as exact as totals.
-
-    An event belongs to the windows of its business time (--occurred-at of `emit`), also if it comes
-    late; without one, to those of its recording. What a window promises at each moment:
-    docs/windows.md.
-    """
-
-
-@app.command()
-@shared
-def enable(
-    options: Options,
-    namespace: Name,
-    *,
-    by: Annotated[
-        str,
-        typer.Option(help="minute, hour or day, or several; coarser ones and months come along."),
-    ],
-    time_zone: Annotated[
-        str, typer.Option(help="Whose hours, days and months: an IANA name, as Europe/Berlin.")
-    ] = "UTC",
-    keep_hours: Annotated[
-        str, typer.Option(help="For how long minutes and hours are kept. Days are kept for ever.")
-    ] = show_duration(WINDOWS_KEPT_DEFAULT_MS).replace(" ", ""),
-    max_lateness: Annotated[
-        str | None,
-        typer.Option(
-            help="What happened longer ago when it is recorded counts when it is recorded, so that "
-            "windows become final. [dim]Else none ever is[/dim]"
-        ),
-    ] = None,
-    rank: Annotated[
-        bool, typer.Option("--rank", help="Keep the counters of each day in order: top --day.")
-    ] = False,
-    partitions: Annotated[
-        int,
-        typer.Option(
-            min=1, max=100, help="With --rank: each takes about 500 changed days a second."
-        ),
-    ] = PARTITIONS,
-) -> None:
-    """Switch the windows of a namespace on, or change them, for what is recorded from then on.
-
-    A change is effective about a minute later. Each event then costs more: `countledger cost`. The
-    same command again changes nothing. With another time zone windows begin again: those of the
-    earlier one stay stored, and are not read any more.
-
-    Examples:
-      countledger windows enable views --by day
-      countledger windows enable views --by hour,day --time-zone Europe/Berlin --keep-hours 90d
-      countledger windows enable usage --by hour --max-lateness 3d
-      countledger windows enable views --by day --rank
-    """
-    made = options.client().window_settings.enable(
-        namespace,
-        by=_finest(by),
-        time_zone=time_zone,
-        keep_ms=parse_duration_ms(keep_hours),
-        max_lateness_ms=None if max_lateness is None else parse_duration_ms(max_lateness),
-        ranked=partitions if rank else 0,
-    )
-    show(options, [setting_row(namespace, made)], setting_document(namespace, made))
-
-
-@app.command()
-@shared
-def disable(options: Options, namespace: Name) -> None:
-    """Switch the windows of a namespace off, for what is recorded a minute later or after that.
-
-    What they have counted stays, and can be read. The same command again changes nothing.
-
-    Examples:
-      countledger windows disable views
-    """
-    ended = options.client().window_settings.disable(namespace)
-    if ended is None:
-        show_facts(options, {"namespace": namespace, "windows": "off"})
-        return
-    show(options, [setting_row(namespace, ended)], setting_document(namespace, ended))
-
-
-@app.command("list")
-@shared
-def list_all(options: Options) -> int:
-    """List the namespaces that have windows, or had them.
-
-    Settings that cannot be read are named, and the exit code is 1.
-    """
-    unread = Unread()
-    found = options.client().window_settings.list(on_corrupt=unread.note)
-    return show_all(
-        options, found, lambda one: setting_row(*one), lambda one: setting_document(*one), unread
-    )
+app = commands_of(WINDOWS)
 
 
 @app.command("show")
@@ -191,14 +84,11 @@ def show_one(
     except AccessDenied:
         # To read the stream takes a permission of its own, and only shows more windows complete.
         found = client.windows(counter, by, since=start, until=end)
-    documents = [
-        {"counter": counter, **facts(one, "name start end value events complete final")}
-        for one in found
-    ]
-    show(options, window_rows(found), documents)
+    shown = [WindowSumView.of(counter, one) for one in found]
+    show(options, window_rows(shown), [one.document() for one in shown])
 
 
-@app.command()
+@app.command("rebuild")
 @shared
 def rebuild(
     options: Options,
@@ -233,14 +123,6 @@ def rebuild(
     )
 
 
-def _finest(text: str) -> str:
-    names = [name.strip() for name in text.split(",")]
-    wrong = next((name for name in names if name not in list(Per)), None)
-    if wrong is not None:
-        raise BadSetting(f"windows by {wrong!r} do not exist: give {', '.join(FINEST)}")
-    return min((Per(name) for name in names), key=list(Per).index)
-
-
 def _moment(client: CountLedger, counter: str, text: str) -> datetime:
     """A time with an offset; a date is the beginning of that day in the zone of the windows."""
     try:
@@ -262,17 +144,11 @@ _BAR_CELLS: Final = 30
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 
 
-def window_rows(found: Sequence[WindowSum]) -> list[Row]:
+def window_rows(found: Sequence[WindowSumView]) -> list[Row]:
     most = max((abs(Decimal(one.value)) for one in found), default=Decimal(0))
-    charted = sys.stdout.isatty()
+    charted = sys.stdout.isatty() and most
     return [
-        {
-            "start": one.start.isoformat(" ", "minutes"),
-            "value": one.value,
-            "events": one.events,
-            "state": "final" if one.final else "complete" if one.complete else "provisional",
-        }
-        | ({"chart": bar(float(abs(Decimal(one.value)) / most))} if charted and most else {})
+        {**one.row(), "chart": bar(float(abs(Decimal(one.value)) / most))} if charted else one.row()
         for one in found
     ]
 
@@ -283,23 +159,4 @@ def bar(share: float) -> str:
     return "█" * whole + (_EIGHTHS[eighths] if eighths else "")
 
 
-def setting_row(namespace: str, one: WindowSetting) -> Row:
-    lateness = one.max_lateness_ms
-    return {
-        "namespace": namespace,
-        "by": str(one.finest),
-        "time_zone": one.zone,
-        "keep_hours": show_duration(one.keep_ms),
-        "max_lateness": None if lateness is None else show_duration(lateness),
-        "ranked": one.ranked > 0,
-        "from": to_datetime(one.from_ms),
-        "until": None if one.ended_ms is None else to_datetime(one.ended_ms),
-        "tzdata": one.rules_version,
-    }
-
-
-def setting_document(namespace: str, one: WindowSetting) -> Row:
-    times = {name: setting_row(namespace, one)[name] for name in ("from", "until")}
-    shown = {"by": str(one.finest), "time_zone": one.zone, "tzdata": one.rules_version}
-    more = facts(one, "keep_ms max_lateness_ms horizon_ms ranked")
-    return {"namespace": namespace, "id": one.id, **shown, **more, **times}
+in_order(app, "enable disable list show rebuild")

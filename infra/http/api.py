@@ -36,6 +36,7 @@ from countledger.infra.calls.holds import HOLDS
 from countledger.infra.calls.quotas import QUOTAS
 from countledger.infra.calls.sequences import SEQUENCES
 from countledger.infra.calls.strict import STRICT
+from countledger.infra.calls.windows import WINDOWS
 from countledger.infra.http import (
     counters,
     stack,
@@ -285,6 +286,7 @@ def _response(status: int) -> dict[str, Any]:
 ROUTERS: Final = (
     counters.routes,
     counters.history_routes,
+    routes_of(WINDOWS),
     routes_of(STRICT),
     routes_of(HOLDS),
     routes_of(QUOTAS),

@@ -29,7 +29,6 @@ from countledger.infra.calls.shapes import (
     Limit,
     LimitText,
     NoteMap,
-    PerText,
     PrefixText,
     ShownTime,
     TimeText,
@@ -108,25 +107,6 @@ class EntriesAnswer(View):
     next: str | None
 
 
-class WindowSumAnswer(View):
-    """The sum of one window of business time."""
-
-    name: str
-    start: ShownTime
-    end: ShownTime
-    value: AmountText
-    events: int
-    complete: bool
-    final: bool
-
-
-class WindowsAnswer(View):
-    """The windows of a period, and the zone in which they begin; none, if there is no window."""
-
-    windows: list[WindowSumAnswer]
-    time_zone: str | None
-
-
 @history_routes.get("/v1/counters/{counter}/entries", response_model=EntriesAnswer)
 def entries(
     counter: CounterPath, call: Called, limit: Limit = PAGE_DEFAULT, cursor: Cursor = None
@@ -159,23 +139,6 @@ def entries(
 def head(counter: CounterPath, call: Called) -> Response:
     """The one summary of all entries merged so far. Half a read unit for each 4 KB of it."""
     return answered(HeadAnswer.model_validate(call.reads(counter).head(counter)))
-
-
-@history_routes.get("/v1/counters/{counter}/windows", response_model=WindowsAnswer)
-def windows(
-    counter: CounterPath,
-    call: Called,
-    per: PerText,
-    since: Annotated[TimeText, Query(description="a time in the first window")],
-    until: Annotated[
-        TimeText | None, Query(description="the first time after the last window; by default now")
-    ] = None,
-) -> Response:
-    """A counter's sums for each window. Half a read unit for each 4 KB read."""
-    found = call.reads(counter).windows(counter, per, since=since, until=until)
-    shown = [WindowSumAnswer.model_validate(one) for one in found]
-    zone = found[0].zone if found else None
-    return answered(WindowsAnswer(windows=shown, time_zone=zone))
 
 
 # Totals as they change: server-sent events, fed by one poll that all streams of a server share.

@@ -76,7 +76,7 @@ def _endpoint(op: Op) -> Callable[..., Response]:
     """A function with the parameters that FastAPI is to read of a request."""
     mine = [one for one in op.parameters if one.is_of("route")]
     in_body = [] if op.verb in _WITH_QUERY else [one for one in mine if _is_in_body(op, one)]
-    paged = op.is_list and not op.takes_limit
+    paged = op.is_paged
 
     def endpoint(call: Call, **given: Any) -> Response:  # noqa: ANN401 - as declared
         if (body := given.pop("body", None)) is not None:

@@ -86,7 +86,7 @@ def test_windows_are_read_from_1970_to_the_last_day_of_9998(
         assert answer.status_code == HTTPStatus.UNPROCESSABLE_ENTITY
         assert "from 1970 on" in answer.json()["detail"]
     else:
-        assert [one["name"] for one in answer.json()["windows"]] == windows
+        assert [one["name"] for one in answer.json()["items"]] == windows
 
 
 @given(sample=st.sampled_from(_WITH_KEY), at=_EXTREMES)

@@ -53,8 +53,9 @@ export function counter(name) {
     const shape = CHARTS[asked];
     const since = new Date(Date.now() - shape.back).toISOString().slice(0, 13);
     try {
-      const { windows, time_zone: zone } = await get(`${path}/windows`, { per: asked, since: `${since}:00:00Z` }, signal);
+      const { items: windows } = await get(`${path}/windows`, { per: asked, since: `${since}:00:00Z` }, signal);
       if (asked !== per) return; // the other chart was chosen meanwhile
+      const zone = windows[0]?.time_zone;
       show(places.chart, bars(zone ? `${shape.name}, ${zone}` : shape.name, windows.map((one) => ({
         label: windowLabel(one.name, shape.label), long: one.name, value: one.value,
         events: one.events, open: !one.complete }))),
