@@ -153,6 +153,7 @@ SAMPLES: Final = (
         {"counters": ["likes:a", "likes:b"]},
     ),
     Sample("list_groups", "GET /v1/groups", "*:read"),
+    Sample("list_groups", "GET /v1/groups?of=likes:a", "*:read"),
     Sample("show_group", "GET /v1/groups/likes:all", "likes:read"),
     Sample("group_totals", "GET /v1/groups/likes:all/totals?limit=1", "likes:read"),
     Sample("group_top", "GET /v1/groups/likes:all/top", "likes:read"),

@@ -6,6 +6,7 @@ import pytest
 from httpx2 import Response
 
 from countledger.infra.calls.access import EVERYTHING, Scopes, ScopeVerb
+from countledger.ledger import keys
 from tests.http.samples import OPEN, SAMPLES, Sample
 from tests.http.world import Api, moto_api, names_of
 
@@ -113,6 +114,29 @@ def test_a_group_shows_the_members_that_the_caller_may_read_now(whole: Api) -> N
     assert [one["counter"] for one in totals] == ["board:a", "board:c"]
     assert pages["next"] is not None
     assert {one["counter"] for one in top} == {"board:a", "board:c"}
+
+
+@pytest.mark.parametrize("path", ["totals", "top"])
+def test_a_group_names_corrupt_totals_of_members_that_the_caller_may_read_alone(
+    whole: Api, path: str
+) -> None:
+    whole.scopes = EVERYTHING
+    members = {"counters": ["worn:a", "unseen:b"]}
+    whole.post("/v1/groups/worn:group/members", members)
+    for counter in members["counters"]:
+        item = {"part": {"S": keys.total_key(counter)["part"]}, "value": {"S": "odd"}}
+        whole.store.client().put_item(
+            TableName=whole.store.counters, Item={"counter": {"S": counter}, **item}
+        )
+
+    def named() -> list[str]:
+        answer = whole.get(f"/v1/groups/worn:group/{path}").json()
+        assert answer["items"] == []
+        return sorted(one["pk"] for one in answer["unreadable"])
+
+    assert named() == ["unseen:b", "worn:a"]
+    whole.scopes = Scopes.parse(["worn:read"])
+    assert named() == ["worn:a"]
 
 
 def test_a_key_of_several_counters_is_one_of_their_namespaces(whole: Api) -> None:
