@@ -57,9 +57,7 @@ Members = Annotated[
     Param("Counters of any kind.", metavar="COUNTER..."),
     WRITES,
 ]
-TopLimit = Annotated[
-    int, Field(ge=1, le=TOP_MAX), PLAIN_INTEGER, Param("How many, up to 1,000.", metavar="INTEGER")
-]
+TopLimit = Annotated[int, Field(ge=1, le=TOP_MAX), PLAIN_INTEGER, Param("How many, up to 1,000.")]
 
 # ---- what is shown ----
 
