@@ -29,7 +29,6 @@ from tests.simulation import (
     deletion_canaries,
     producer_canaries,
     region_canaries,
-    regions_canaries,
     window_canaries,
     world,
 )
@@ -249,7 +248,6 @@ CANARIES: Final = [
     *_LEDGER,
     *deletion_canaries.CANARIES,
     *region_canaries.CANARIES,
-    *regions_canaries.CANARIES,
     *alert_canaries.CANARIES,
     *producer_canaries.CANARIES,
     *window_canaries.CANARIES,

@@ -1,4 +1,4 @@
-"""Wrong variants of the home's lease, of a promotion, and of a salvage."""
+"""Wrong variants of the home's lease, a promotion, a salvage, and strict counters over regions."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,9 +8,13 @@ from countledger.compaction import regions, salvage
 from countledger.compaction.lease import LeaseTerms
 from countledger.compaction.regions import Regions
 from countledger.compaction.salvage import Salvage, SalvageEvidence, SalvageFate
+from countledger.ledger.attempts import Done, GiveUp, Reply
 from countledger.ledger.attributes import Item
+from countledger.producers.strict import applying, counters, optimistic, token
+from countledger.producers.strict.outcome import Applied
 from tests.simulation.canary import Canary
 from tests.simulation.shape import HOMES, LOSSES
+from tests.simulation.strong import RegionConflict
 from tests.switches import all_of, replaced, wrapped
 
 _NO_CHECK: Final = replaced(Regions, "check_lease", lambda _self: None)
@@ -29,6 +33,24 @@ def _merged_ones_too(
 def _loss_forgotten(next_epoch: Any, before: Any, *given: Any) -> Any:  # noqa: ANN401 - handed on
     """The epoch after a loss says nothing of it, so merging goes on at once."""
     return replace(next_epoch(before, *given), lost="")
+
+
+# The answer tables of the methods that work over regions.
+_TABLES: Final = (applying, optimistic, token)
+
+
+def _applied(otherwise: Callable[..., Any], reply: Reply[Any]) -> Any:  # noqa: ANN401 - a verdict
+    """A conflict of regions is taken for a change that was applied."""
+    if isinstance(reply.answer, RegionConflict):
+        return Done(Applied("taken for granted", None))
+    return otherwise(reply)
+
+
+def _final(otherwise: Callable[..., Any], reply: Reply[Any]) -> Any:  # noqa: ANN401 - a verdict
+    """A conflict of regions ends the call."""
+    if isinstance(reply.answer, RegionConflict):
+        return GiveUp(reply.answer)
+    return otherwise(reply)
 
 
 CANARIES: Final = [
@@ -64,5 +86,23 @@ CANARIES: Final = [
         replaced(Salvage, "_still_there", lambda _self, items: items),
         LOSSES,
         seed=64,
+    ),
+    Canary(
+        "a conflict of regions was not applied",
+        all_of(*(wrapped(one, "otherwise", _applied) for one in _TABLES)),
+        "regions",
+        seed=3,
+    ),
+    Canary(
+        "a conflict of regions is tried again",
+        all_of(*(wrapped(one, "otherwise", _final) for one in _TABLES)),
+        "regions",
+        seed=3,
+    ),
+    Canary(
+        "no counter is deleted before its creation's requests have expired",
+        replaced(counters, "check_age", lambda *_: None),
+        "regions",
+        seed=34,
     ),
 ]
