@@ -112,7 +112,7 @@ CANARIES: Final = [
         "set: from the exact sum",
         replaced(product.Product, "compensator", property(_lagging)),
         "stock",
-        seed=1,
+        seed=2,
     ),
     # A retry computes again, as if nothing had been recorded under its key.
     Canary(
@@ -126,30 +126,30 @@ CANARIES: Final = [
         "keyed events are not coalesced",
         replaced(sending, "may_coalesce", lambda event: event.note is None),
         "buffer",
-        seed=1,
+        seed=2,
     ),
     Canary(
         "a spool's entries keep their ids",
         wrapped(spool, "decode_row", _reopened),
         "buffer",
-        seed=19,
+        seed=2,
     ),
     Canary("a spool stores an entry before it is sent", _UNSPOOLED, "buffer", seed=6),
     Canary(
         "a spool deletes an entry after the answer",
         wrapped(sending, "keep", _forgetful),
         "buffer",
-        seed=18,
+        seed=2,
     ),
-    Canary("failures of a buffer are reported", _UNREPORTED, "buffer", seed=1),
-    Canary("async: failures are reported", _UNREPORTED, "async", seed=1),
+    Canary("failures of a buffer are reported", _UNREPORTED, "buffer", seed=2),
+    Canary("async: failures are reported", _UNREPORTED, "async", seed=2),
     Canary("async: a spool stores an entry first", _UNSPOOLED, "async", seed=6),
     # A child draws from the block that it has a copy of.
     Canary(
         "fork: a lease belongs to one process",
         replaced(Lease, "_in_a_copy", lambda one, _copy: next(iter(one._blocks.values()))),
         "forks",
-        seed=2,
+        seed=1,
     ),
     # A child sends what its parent had in hand.
     Canary(
@@ -196,13 +196,13 @@ CANARIES: Final = [
         "moving",
         seed=3,
     ),
-    Canary("export: the exact sum", wrapped(Exporter, "line", _materialized), "moving", seed=1),
+    Canary("export: the exact sum", wrapped(Exporter, "line", _materialized), "moving", seed=2),
     # A counter that gets its total between the two tables is in neither.
     Canary(
         "export: the ledger before the totals",
         replaced(audit, "ORDER", tuple(reversed(audit.ORDER))),
         "moving",
-        seed=18,
+        seed=2,
     ),
     Canary(
         "ingest: identity is the event's", wrapped(entries, "decode", _arrived), "ingest", seed=0
@@ -211,18 +211,18 @@ CANARIES: Final = [
         "ingest: identity is the content, too",
         all_of(replaced(kinesis, "bound", _bound), replaced(kinesis, "bound", _bound)),
         "ingest",
-        seed=2,
+        seed=0,
     ),
     Canary(
         "ingest: failures are delivered again",
         replaced(ingest, "_retry_from", lambda *_: None),
         "ingest",
-        seed=2,
+        seed=0,
     ),
     Canary(
         "ingest: refused payloads are quarantined",
         replaced(Ingest, "_quarantine", lambda *_: None),
         "ingest",
-        seed=1,
+        seed=2,
     ),
 ]
