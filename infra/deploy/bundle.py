@@ -141,6 +141,7 @@ DIRECT_UPLOAD_BYTES: Final = 50 * 1024 * 1024
 _NOT_OURS_TO_RUN: Final = frozenset({"infra", "__main__.py"})
 _OF_THE_API: Final = (
     "__init__.py",
+    "calls",
     "deploy/__init__.py",
     "deploy/account_limits.py",
     "deploy/region_checks.py",
