@@ -50,12 +50,16 @@ def http_tables() -> dict[str, str]:
     }
 
 
-def _described_calls() -> Iterator[list[str]]:
-    """Each call that is described: its command, its route, what it needs and what it costs."""
+def described_domains() -> list[Calls]:
+    """All whose calls are described, by the names of their commands."""
     found = [import_module(f"{calls.__name__}.{one.name}") for one in iter_modules(calls.__path__)]
     named = [one for module in found for one in vars(module).values() if isinstance(one, Calls)]
-    domains = {id(one): one for one in named}
-    for domain in sorted(domains.values(), key=lambda one: one.name):
+    return sorted({id(one): one for one in named}.values(), key=lambda one: one.name)
+
+
+def _described_calls() -> Iterator[list[str]]:
+    """Each call that is described: its command, its route, what it needs and what it costs."""
+    for domain in described_domains():
         for op in domain.ops:
             yield [
                 f"`{domain.name} {op.name}`" if op.command else "",

@@ -1,0 +1,123 @@
+"""Each described call as a request and as a command: what they do and answer is the same."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import pytest
+from httpx2 import Response
+
+from countledger.infra.calls.call import Op, Parameter
+from countledger.infra.cli.app import Options, run
+from tests.http.samples import SAMPLES, Sample
+from tests.http.world import Api, memory_api
+from tools.guide.http import described_domains
+
+# What differs between two stacks on which the same happened.
+_OWN: Final = re.compile(r"(?:^|_)(?:id|ticket|version|revision|at|from|key|hold)$")
+
+
+# Its namespace is not ranked; and to switch a ranking off is a command of another name.
+_NOT_COMPARED: Final = {"namespace_top", "rank_group"}
+_OPS: Final = {
+    op.function.__name__: (f"{domain.name} {op.name}", op)
+    for domain in described_domains()
+    for op in domain.ops
+    if op.path and op.command
+}
+
+
+def _given(op: Op, sample: Sample, kept: Mapping[str, str]) -> dict[str, Any]:
+    """The parameters of a request, by their names."""
+    method, path, headers, body = sample.request_with(kept)
+    parts = urlsplit(path)
+    found = re.fullmatch(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", op.path), parts.path)
+    assert method == op.verb
+    assert found is not None
+    query: dict[str, Any] = {}
+    for name, value in parse_qsl(parts.query):
+        query.setdefault(name, []).append(value)
+    many = {one.name for one in op.parameters if one.kind in {list, tuple}}
+    flat = {name: values if name in many else values[0] for name, values in query.items()}
+    key = {"key": headers["Idempotency-Key"]} if headers else {}
+    named = {name: unquote(value) for name, value in found.groupdict().items()}
+    return {**named, **flat, **(body or {}), **key}
+
+
+def _words(one: Parameter, value: Any) -> list[str]:  # noqa: ANN401 - of JSON
+    """A parameter as it is typed."""
+    if isinstance(value, bool):
+        return [f"--{one.name.replace('_', '-')}"] if value else []
+    if isinstance(value, list):
+        values = [f"{v['counter']}={v['delta']}" if isinstance(v, dict) else v for v in value]
+    elif one.name.endswith("_ms"):
+        values = [f"{value}ms"]
+    else:
+        values = ["none" if value is None else str(value)]
+    if one.positional:
+        return values
+    option = one.param.option or f"--{one.name.replace('_', '-')}"
+    return [word for each in values for word in (option, each)]
+
+
+def _plain(value: Any, name: str = "") -> Any:  # noqa: ANN401 - of JSON
+    if isinstance(value, dict):
+        return {key: _plain(part, key) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part, name) for part in value]
+    return "*" if value is not None and _OWN.search(name) else value
+
+
+@pytest.fixture
+def other() -> Iterator[Api]:
+    with memory_api() as api:
+        yield api
+
+
+def test_a_command_does_and_answers_what_its_request_does(
+    api: Api, other: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In their order, since one makes what another reads: requests and commands on a stack each."""
+    client = other.app.state.clients.make()
+    monkeypatch.setattr(Options, "client", lambda _: client)
+    kept: tuple[dict[str, str], dict[str, str]] = ({}, {})
+    compared = set()
+    for sample in SAMPLES:
+        answer = _requested(api, sample, kept[0])
+        if (line := _line(sample, kept[1])) is None:
+            _requested(other, sample, kept[1])
+            continue
+        code = run(line)
+        printed = capsys.readouterr()
+        assert (code < 2) == (answer.status_code < 400), (sample, printed)
+        if code >= 2:
+            continue
+        document = json.loads(printed.out)
+        if answer.status_code != 204:
+            assert _plain(document) == _plain(answer.json()), sample
+        compared.add(sample.operation)
+        if sample.keeps is not None:
+            name, field = sample.keeps
+            kept[0][name], kept[1][name] = answer.json()[field], document[field]
+
+    assert set(_OPS) - compared == _NOT_COMPARED
+
+
+def _requested(api: Api, sample: Sample, kept: Mapping[str, str]) -> Response:
+    method, path, headers, body = sample.request_with(kept)
+    return api.http.request(method, path, headers=headers, json=body)
+
+
+def _line(sample: Sample, kept: Mapping[str, str]) -> list[str] | None:
+    """The command that does what a request does; None: no command does."""
+    if sample.operation not in _OPS:
+        return None
+    spelling, op = _OPS[sample.operation]
+    given = _given(op, sample, kept)
+    typed = [(one, given[one.name]) for one in op.parameters if one.name in given]
+    if not all(one.is_of("command") for one, _ in typed):
+        return None
+    words = [word for one, value in typed for word in _words(one, value)]
+    return [*spelling.split(), *words, "--json", *(["--yes"] if op.confirm else [])]
