@@ -96,7 +96,8 @@ LimitText = Annotated[Amount, amount_text("limit", BadQuota)]
 Actual = Annotated[Amount, amount_text("actual amount", BadQuota)]
 Limit = Annotated[LimitText, Param("What each counter may use in one window.")]
 Wanted = Annotated[
-    LimitText,
+    Amount,
+    amount_text("amount", BadQuota),
     Field(description="an exact decimal number above 0", examples=["0.05"]),
     Param("How much: an exact number above 0."),
 ]

@@ -29,6 +29,7 @@ from countledger.infra.cli.output import (
     show_json,
     show_views,
 )
+from countledger.ledger.amount import Amount
 from countledger.ledger.ids import check_key
 from countledger.ledger.values import parse_time
 from countledger.producers.payload import keyed
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
     from countledger import IdempotencyKey
     from countledger.infra.calls.call import Calls, Op, Parameter
-
-_SIGNED: Final = frozenset({"delta", "amount", "value"})
 
 
 def commands_of(calls: Calls, *more: Calls) -> typer.Typer:
@@ -118,9 +117,9 @@ def _option(name: str, annotation: Any, default: Any = REQUIRED) -> inspect.Para
 
 
 def _class_of(op: Op) -> type[typer.core.TyperCommand]:
-    """Of a command whose last argument may be a negative number."""
-    arguments = [one.name for one in op.parameters if one.positional]
-    signed = bool(arguments) and arguments[-1] in _SIGNED
+    """Of a command whose last argument is an amount, which may be negative."""
+    arguments = [one.kind for one in op.parameters if one.positional]
+    signed = bool(arguments) and arguments[-1] == Amount
     return SignedCommand if signed else typer.core.TyperCommand
 
 

@@ -105,6 +105,37 @@ def test_a_command_does_and_answers_what_its_request_does(
     assert set(_OPS) - compared == _NOT_COMPARED
 
 
+def test_a_number_among_the_parts_of_a_claim_stays_in_its_place(
+    api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only an amount is moved after the options: another order of parts is another claim."""
+    client = api.app.state.clients.make()
+    monkeypatch.setattr(Options, "client", lambda _: client)
+
+    assert run(["claim", "take", "seat", "--owner", "o-1", "--json", "--", "-5", "row-3"]) == 0
+    assert json.loads(capsys.readouterr().out)["value"] == ["-5", "row-3"]
+    assert run(["claim", "take", "seat", "-6", "row-3", "--owner", "o-1", "--json"]) == 2
+    assert "No such option" in capsys.readouterr().err
+
+
+def test_a_negative_amount_is_never_taken_for_an_option(
+    api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The refusal is that of the library, which says what an amount may be."""
+    client = api.app.state.clients.make()
+    monkeypatch.setattr(Options, "client", lambda _: client)
+
+    assert run(["quota", "set", "llm:", "-5", "--json"]) == 2
+    assert "limit -5 must be 0 or more" in capsys.readouterr().err
+
+
+def test_an_amount_that_is_refused_is_called_an_amount(api: Api) -> None:
+    """What is acquired is no limit."""
+    answer = api.post("/v1/usage/llm:ann/acquisitions", {"amount": "0.0000000001"}, "k1")
+
+    assert answer.json()["detail"].startswith("body/amount: amount 1E-10 has more than")
+
+
 def _requested(api: Api, sample: Sample, kept: Mapping[str, str]) -> Response:
     method, path, headers, body = sample.request_with(kept)
     return api.http.request(method, path, headers=headers, json=body)
