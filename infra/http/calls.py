@@ -216,7 +216,7 @@ class Clients:
             if not may_open:
                 self._waiting.append((loop, waiter))
         if may_open:
-            return await to_thread.run_sync(self._open)
+            return await self._open()
         try:
             async with asyncio.timeout(self.patience_s):
                 return await waiter
@@ -231,13 +231,24 @@ class Clients:
                 ) from None
             raise
 
-    def _open(self) -> CountLedger:
+    async def _open(self) -> CountLedger:
+        """Open a client; if the request is cancelled meanwhile, the client is for another one."""
+        opening = asyncio.ensure_future(to_thread.run_sync(self.make))
+        opening.add_done_callback(self._note_failure)
         try:
-            return self.make()
-        except BaseException:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(self._keep)
+            raise
+
+    def _note_failure(self, opening: asyncio.Future[CountLedger]) -> None:
+        if opening.cancelled() or opening.exception() is not None:
             with self._lock:
                 self._opened -= 1
-            raise
+
+    def _keep(self, opening: asyncio.Future[CountLedger]) -> None:
+        if not opening.cancelled() and opening.exception() is None:
+            self.give_back(opening.result())
 
 
 READ_UNITS: Final = "Countledger-Read-Units"

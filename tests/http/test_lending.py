@@ -100,3 +100,49 @@ def test_a_client_goes_to_who_waits_longest_and_is_never_lost() -> None:
             await clients.take()
 
     asyncio.run(take())
+
+
+@pytest.mark.parametrize("begun", [0, 1])
+def test_a_client_whose_request_is_cancelled_while_it_is_opened_goes_to_another(
+    begun: int,
+) -> None:
+    """Else each such request would leave one client fewer, until all others are refused."""
+    opens, may_open = threading.Event(), threading.Event()
+
+    def make() -> Any:  # noqa: ANN401 - any will do
+        opens.set()
+        may_open.wait(20)
+        return object()
+
+    async def take() -> None:
+        clients = Clients(make, most=1, patience_s=20)
+        taking = asyncio.create_task(clients.take())
+        await asyncio.sleep(0)
+        while begun and not opens.is_set():  # noqa: ASYNC110 - of a thread
+            await asyncio.sleep(0.001)
+        taking.cancel()
+        await asyncio.gather(taking, return_exceptions=True)
+        assert taking.cancelled()
+        other = asyncio.create_task(clients.take())
+        await asyncio.sleep(0)
+        may_open.set()
+        await other
+
+    asyncio.run(take())
+
+
+def test_a_client_that_cannot_be_opened_leaves_its_place_to_another() -> None:
+    errors = [OSError("no more files")]
+
+    def make() -> Any:  # noqa: ANN401 - any will do
+        if errors:
+            raise errors.pop()
+        return object()
+
+    async def take() -> None:
+        clients = Clients(make, most=1, patience_s=0)
+        with pytest.raises(OSError, match="no more files"):
+            await clients.take()
+        await clients.take()
+
+    asyncio.run(take())
