@@ -136,7 +136,7 @@ def test_a_reader_that_leaves_is_no_failure(command: Command, name: str) -> None
     ) as reading:
         assert reading.stdout
         assert reading.stderr
-        assert reading.stdout.readline() == b"[\n"
+        assert reading.stdout.readline() == b'{"items": [\n'
         reading.stdout.close()
         said = reading.stderr.read()
 

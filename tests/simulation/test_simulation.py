@@ -127,7 +127,7 @@ def test_what_is_left_out_of_a_failure_is_read_as_it_is_spelled() -> None:
 
 
 def test_many_seeds_have_the_focus_and_the_limits_that_the_command_names() -> None:
-    command = [sys.executable, "-m", "tests.simulation", "--seeds", "2", "--jobs", "1"]
+    command = [sys.executable, "-m", "tests.simulation", "--seeds", "8", "--jobs", "1"]
     command += ["--focus", "joint", "--without", "joint give up"]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
