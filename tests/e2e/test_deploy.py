@@ -65,8 +65,8 @@ def test_an_update_changes_what_is_given_and_keeps_the_rest(
     # CloudFormation leaves the table of the entries without them.
     for table in ("LedgerTableName", "CountersTableName"):
         assert tags_of(stack, other.json["outputs"][table]) == tags
-    kept = command("entries", "likes:a", "--stack-name", name, "--json").json
-    assert [one["delta"] for one in kept] == [3]
+    kept = command("entries", "likes:a", "--stack-name", name, "--json").items
+    assert [one["delta"] for one in kept] == ["3"]
 
 
 def test_what_would_be_lost_goes_only_with_allow_replace(

@@ -56,8 +56,8 @@ def test_tables_outlive_their_stack_and_are_adopted_with_their_items(
     assert f"--adopt {kept}" in shown.err
     assert back.code == 0, back.err
     assert back.json["outputs"]["LedgerTableName"] == first["LedgerTableName"]
-    found = command("entries", "likes:a", "--stack-name", name, "--json").json
-    assert [one["delta"] for one in found] == [3]
+    found = command("entries", "likes:a", "--stack-name", name, "--json").items
+    assert [one["delta"] for one in found] == ["3"]
     assert tables(stack, name) == set(kept.split(","))
 
 
