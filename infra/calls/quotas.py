@@ -338,11 +338,14 @@ def show_usage(call: Call, counter: Annotated[Counter, READS]) -> UsageView:
 def list_quotas(call: Call) -> Iterator[QuotaView]:
     """List the quotas, with the limits that single counters have of their own.
 
+    What cannot be read is named, and the exit code is 1.
+
     Examples:
       countledger quota list
     """
-    quotas = call.ledger.quotas
-    return (QuotaView.of(one, dict(quotas.overrides(one))) for one in quotas.list())
+    quotas, note = call.ledger.quotas, call.on_corrupt
+    found = quotas.list(on_corrupt=note)
+    return (QuotaView.of(one, quotas.overrides(one, on_corrupt=note)) for one in found)
 
 
 @QUOTAS.op(

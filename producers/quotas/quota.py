@@ -142,6 +142,12 @@ def decode_quota(item: Item) -> Quota:
         raise CorruptItem(f"quota {item.get('part')!r}: {error}", item) from None
 
 
+def decode_override(item: Item) -> tuple[str, Amount]:
+    """A counter and its own limit."""
+    check_format(item)
+    return require(item, "part", str), require_amount(item, "limit")
+
+
 def limit_of(quota: Quota, own: Item | None, counter: str, read_at_ms: int) -> CounterLimit | None:
     """The limit of a counter; None: the quota must be read again.
 

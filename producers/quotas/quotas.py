@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from countledger.ledger import keys
 from countledger.ledger.attempts import ask, raise_exhausted
-from countledger.ledger.attributes import require_amount
+from countledger.ledger.attributes import decoded, require_amount
 from countledger.ledger.calendar import window_of, zone_of
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadQuota, shown
@@ -32,6 +32,7 @@ from countledger.producers.quotas.quota import (
     check_per,
     check_prefix,
     check_zone,
+    decode_override,
     decode_quota,
     left_of,
 )
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Exhausted, Steps
+    from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.connection import Connection
     from countledger.producers.quotas.quota import Committed, Denied, Quota
 
@@ -152,23 +154,36 @@ class Quotas:
         self._refuse_elsewhere(prefix)
         self.connection.run(deleting(self.connection, check_prefix(prefix)))
 
-    def list(self) -> list[Quota]:
+    def list(self, *, on_corrupt: OnCorrupt | None = None) -> list[Quota]:
         """All quotas, by their prefixes: a read unit for each 4 KB.
 
+        Args:
+            on_corrupt: called with the error of each corrupt quota; the quota is skipped.
+
         Raises:
-            CorruptItem: one cannot be read.
+            CorruptItem: one is corrupt, and `on_corrupt` is not given.
             WrongRegion: this is not the home region.
         """
         self._refuse_elsewhere("all")
         items = self.connection.run(reading(self.connection, keys.QUOTA_PREFIX))
-        return [decode_quota(item) for item in items]
+        return [*decoded(items, decode_quota, on_corrupt)]
 
-    def overrides(self, quota: Quota) -> dict[str, Amount]:
-        """The limits that counters of a quota have of their own: a read unit for each 4 KB."""
+    def overrides(self, quota: Quota, *, on_corrupt: OnCorrupt | None = None) -> dict[str, Amount]:
+        """The limits that counters of a quota have of their own: a read unit for each 4 KB.
+
+        Args:
+            quota: whose.
+            on_corrupt: called with the error of each corrupt limit; the limit is skipped.
+
+        Raises:
+            CorruptItem: one is corrupt, and `on_corrupt` is not given.
+            WrongRegion: this is not the home region.
+        """
         self._refuse_elsewhere(quota.prefix)
         partition = keys.QUOTA_PREFIX + quota.incarnation
         items = self.connection.run(reading(self.connection, partition))
-        return {item["part"]: item["limit"] for item in items if "limit" in item}
+        own = (item for item in items if "limit" in item)
+        return dict(decoded(own, decode_override, on_corrupt))
 
     def show(self, counter: str) -> Usage:
         """What a counter has used in its present window: up to three read units.

@@ -11,6 +11,7 @@ from httpx2 import Response
 
 from countledger.infra.calls.call import Op, Parameter
 from countledger.infra.cli.app import Options, run
+from countledger.ledger.operations import Assign, Update
 from tests.http.samples import SAMPLES, Sample
 from tests.http.world import Api, memory_api
 from tools.guide.http import described_domains
@@ -134,6 +135,32 @@ def test_an_amount_that_is_refused_is_called_an_amount(api: Api) -> None:
     answer = api.post("/v1/usage/llm:ann/acquisitions", {"amount": "0.0000000001"}, "k1")
 
     assert answer.json()["detail"].startswith("body/amount: amount 1E-10 has more than")
+
+
+@pytest.mark.parametrize("what", ["quota", "limit of a counter"])
+def test_what_cannot_be_read_of_the_quotas_is_named_beside_the_others(
+    other: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    """As in every list: one that is corrupt hides no other one."""
+    client = other.app.state.clients.make()
+    monkeypatch.setattr(Options, "client", lambda _: client)
+    client.quotas.create("ads:", limit=1, per="day")
+    quota = client.quotas.create("bots:", limit=2, per="day")
+    client.quotas.override("bots:a", 3)
+    own = what != "quota"
+    pair = (f"quota#{quota.incarnation}", "bots:a") if own else ("quota#", "bots:")
+    table = other.store.counters
+    key = dict(zip(("counter", "part"), pair, strict=True))
+    other.store.connection.retrying.update(Update(table, key, (Assign("limit", "odd"),)))
+
+    answer = other.get("/v1/quotas")
+    code = run(["quota", "list", "--json"])
+
+    shown = json.loads(capsys.readouterr().out)
+    assert (answer.status_code, code) == (200, 1)
+    assert answer.json() == shown
+    assert [one["prefix"] for one in shown["items"]] == ["ads:", "bots:"][: 1 + own]
+    assert [(one["pk"], one["sk"]) for one in shown["unreadable"]] == [pair]
 
 
 def _requested(api: Api, sample: Sample, kept: Mapping[str, str]) -> Response:
