@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 from queue import Empty
-from threading import Condition
+from threading import TIMEOUT_MAX, Condition
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
@@ -75,8 +75,8 @@ class MakeWorkers(Protocol):
 class Signal(Protocol):
     """Resumes one suspended call."""
 
-    def send(self) -> None:
-        """Resume it; from any thread."""
+    def send(self) -> bool:
+        """Resume it, from any thread; False: its loop does not run, and may never run again."""
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Whether it was sent in time."""
@@ -178,7 +178,7 @@ class Waiters:
         self.waiting += 1
         try:
             if call is None:
-                self._threads.wait(timeout_s)
+                self._threads.wait(None if timeout_s is None else min(timeout_s, TIMEOUT_MAX))
             else:
                 self._suspend(call.signal(), timeout_s)
         finally:
@@ -204,10 +204,10 @@ class Waiters:
 
     def notify(self) -> None:
         """End the wait of one thread or call, if any waits."""
-        if self._calls:
-            self._calls.popleft().send()
-        else:
-            self._threads.notify()
+        while self._calls:
+            if self._calls.popleft().send():
+                return
+        self._threads.notify()
 
     def notify_all(self) -> None:
         self._threads.notify_all()

@@ -80,9 +80,11 @@ class LoopSignal:
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[None] = self._loop.create_future()
 
-    def send(self) -> None:
+    def send(self) -> bool:
         with suppress(RuntimeError):  # the loop is closed, and its calls are gone
             self._loop.call_soon_threadsafe(self._resume)
+            return self._loop.is_running()
+        return False
 
     def _resume(self) -> None:
         if not self._future.done():

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -24,6 +25,7 @@ from countledger.producers.event import Event, Receipt
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
+    from threading import Lock
     from types import TracebackType
     from typing import Self
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
     from countledger.ledger.ids import IdempotencyKey, RangeKey
     from countledger.producers.buffer.producer import BufferedProducer, ThreadedBuffer
-    from countledger.producers.buffer.settings import BufferStatistics
+    from countledger.producers.buffer.settings import BufferStatistics, Failure
     from countledger.producers.sender import Outcome
 
 _T = TypeVar("_T")
@@ -60,20 +62,31 @@ class AsyncOutcomes(Outcomes):
     """Outcomes whose callbacks are called in the event loop that used the producer last."""
 
     kind = AsyncPendingEntry
-    loop: asyncio.AbstractEventLoop | None = None
+
+    def __init__(self, lock: Lock, on_failure: Callable[[Failure], object] | None) -> None:
+        super().__init__(lock, on_failure)
+        self.loop: asyncio.AbstractEventLoop | None = None
+        with suppress(RuntimeError):  # no loop runs in this thread
+            self.loop = asyncio.get_running_loop()
+        self._to_notify: deque[PendingEntry] = deque()
 
     def notify(self, pendings: Iterable[PendingEntry]) -> None:
         """Call the callbacks and `on_failure` soon, before anything that this lets go on."""
-        notify = partial(self._notify, list(pendings))
+        self._to_notify += pendings
         if self.loop is not None and self.loop.is_running():
             with suppress(RuntimeError):  # closed meanwhile
-                self.loop.call_soon_threadsafe(notify)
+                self.loop.call_soon_threadsafe(self.notify_here)
                 return
-        notify()
+        self.notify_here()
 
-    def _notify(self, pendings: list[PendingEntry]) -> None:
-        if not self.abandoned:  # a fork may go on with the loop of its parent
-            super().notify(pendings)
+    def notify_here(self) -> None:
+        """Call what no loop has called yet: one that ends may leave some of it."""
+        while not self.abandoned:  # a fork may go on with the loop of its parent
+            try:
+                pending = self._to_notify.popleft()
+            except IndexError:
+                return
+            super().notify((pending,))
 
 
 class AsyncBufferedProducer:
@@ -164,6 +177,7 @@ class AsyncBufferedProducer:
             raise
         finally:
             self._here().end_waits()
+            self._notify()
 
     @property
     def statistics(self) -> BufferStatistics:
@@ -174,7 +188,7 @@ class AsyncBufferedProducer:
         try:
             await self._run(function)
         finally:
-            await asyncio.sleep(0)  # the callbacks of what has ended are called
+            self._notify()  # in no turn of the loop: a task cancelled there would lose its failures
 
     async def _run(self, function: Callable[[], _T]) -> _T:
         """Call the producer; where it would block the loop, the call is suspended."""
@@ -186,3 +200,7 @@ class AsyncBufferedProducer:
         own = self._producer._here()  # noqa: SLF001 - its form
         cast("AsyncOutcomes", own.outcomes).loop = asyncio.get_running_loop()
         return own
+
+    def _notify(self) -> None:
+        """Call the callbacks of what has ended, before the caller goes on."""
+        cast("AsyncOutcomes", self._here().outcomes).notify_here()

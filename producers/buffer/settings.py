@@ -19,7 +19,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import BATCH_WRITE_ITEMS, DAY_MS, HORIZON_MIN_MS, SECOND_MS
 from countledger.ledger.processes import this_process
-from countledger.ledger.suspension import Waiters
+from countledger.ledger.suspension import Interrupted, Waiters
 from countledger.producers.event import Receipt, Status, receipt_of
 
 if TYPE_CHECKING:
@@ -509,5 +509,7 @@ def _call(callback: Callable[[Any], object], value: object) -> None:
     """Call a function of the app; its errors are logged and stop nothing here."""
     try:
         callback(value)
-    except (Exception, SystemExit):  # noqa: BLE001 - an error of the app must not end a sender's thread
+    except (KeyboardInterrupt, Interrupted):
+        raise
+    except BaseException:  # noqa: BLE001 - also of a cancelled future: it must not end a sender's thread
         _LOG.exception("a callback of a buffered producer failed")

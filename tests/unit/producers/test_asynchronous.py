@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from threading import get_ident
 from time import sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from countledger.producers.buffer.asynchronous import AsyncBufferedProducer, AsyncPendingEntry
+    from countledger.producers.buffer.asynchronous import (
+        AsyncBufferedProducer,
+        AsyncOutcomes,
+        AsyncPendingEntry,
+    )
     from countledger.producers.buffer.settings import Failure
 
 PATIENT = partial(Buffering, linger_ms=PATIENT_MS)
@@ -205,3 +209,130 @@ def test_what_a_loop_left_is_sent_at_the_end_of_the_process(dynamo: GatedClient)
     asyncio.run(leave())._producer.close(20)
 
     assert [type(one.error) for one in failures] == [NoCredentials]
+
+
+def _ended_loop(producer: AsyncBufferedProducer, release: Callable[[], None]) -> None:
+    """Let what is sent end while the loop of the producer ends, which calls no callback more."""
+    loop = cast("AsyncOutcomes", producer._producer._here().outcomes).loop
+    assert loop is not None
+
+    def send() -> None:
+        release()
+        while producer.statistics.waiting:
+            sleep(0.001)
+
+    loop.call_soon(loop.stop)
+    loop.call_soon(send)
+    loop.run_forever()
+    loop.close()
+
+
+@pytest.mark.parametrize("other_loop", [0, 1])
+def test_a_failure_that_a_loop_left_as_it_ended_is_reported_once(
+    dynamo: GatedClient, other_loop: int
+) -> None:
+    """By the next loop, or at the end of the process."""
+    failures: list[Failure] = []
+    dynamo.faults.append(Fault(NoCredentials("expired")))
+    dynamo.gate.clear()
+
+    async def begin() -> AsyncBufferedProducer:
+        producer = loop_producer_on(dynamo, on_failure=failures.append)
+        await producer.add("a:b", 1)
+        producer._producer._here().make_due()
+        return producer
+
+    producer = asyncio.new_event_loop().run_until_complete(begin())
+    _ended_loop(producer, dynamo.gate.set)
+    if other_loop:
+        asyncio.run(producer.flush())
+    else:
+        producer._producer.close(20)
+
+    assert [type(one.error) for one in failures] == [NoCredentials]
+
+
+@pytest.mark.parametrize("turns", range(6))
+@in_a_loop
+async def test_a_flush_that_is_cancelled_as_it_ends_loses_no_failure(
+    dynamo: GatedClient, turns: int
+) -> None:
+    dynamo.faults.append(Fault(NoCredentials("expired")))
+    producer = loop_producer_on(dynamo)
+    await producer.add("a:b", 1)
+    flushing = asyncio.create_task(producer.flush())
+    while not producer.statistics.failed:  # noqa: ASYNC110 - a thread sends
+        await asyncio.sleep(0)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    flushing.cancel()
+    (ended,) = await asyncio.gather(flushing, return_exceptions=True)
+
+    if not isinstance(ended, NotRecorded):
+        with pytest.raises(NotRecorded):
+            await producer.close()
+
+
+@in_a_loop
+async def test_a_failure_that_a_spool_left_is_reported_in_the_loop(
+    dynamo: GatedClient, tmp_path: Path
+) -> None:
+    """Also before the loop has used the producer."""
+    dynamo.faults.extend([Fault(NoCredentials("expired"))] * 2)
+    buffering = Buffering(linger_ms=0, spool=tmp_path / "spool")
+    async with loop_producer_on(dynamo, buffering, on_failure=lambda _: None) as before:
+        await before.add("a:b", 1)
+    threads: list[int] = []
+    producer = loop_producer_on(dynamo, buffering, on_failure=lambda _: threads.append(get_ident()))
+    while not threads:  # noqa: ASYNC110 - of a thread, if it fails
+        await asyncio.sleep(0.001)
+    await producer.close()
+
+    assert threads == [get_ident()]
+
+
+@in_a_loop
+async def test_a_callback_that_raises_keeps_no_other_from_being_called(
+    dynamo: GatedClient,
+) -> None:
+    """As that of a cancelled future, which is no `Exception`."""
+    called: list[object] = []
+
+    def cancelled(_: object) -> None:
+        raise asyncio.CancelledError
+
+    async with loop_producer_on(dynamo) as producer:
+        for callback in (cancelled, called.append):
+            (await producer.add("a:b", 1)).add_done_callback(callback)
+
+    assert len(called) == 1
+
+
+def test_a_task_of_a_loop_that_has_ended_keeps_no_headroom_from_another(
+    dynamo: GatedClient,
+) -> None:
+    dynamo.gate.clear()
+    loop = asyncio.new_event_loop()
+
+    async def begin() -> tuple[AsyncBufferedProducer, asyncio.Task[AsyncPendingEntry]]:
+        producer = loop_producer_on(dynamo, PATIENT(max_entries=25))
+        await producer.add_many([Event("a:b", 1)] * 25)
+        left = asyncio.create_task(producer.add("a:left", 1))
+        await asyncio.sleep(0)
+        return producer, left
+
+    @in_a_loop
+    async def go_on(producer: AsyncBufferedProducer) -> None:
+        waiting = asyncio.create_task(producer.add("a:b", 1))
+        await asyncio.sleep(0)
+        dynamo.gate.set()
+        await waiting
+        await producer.close()
+
+    producer, left = loop.run_until_complete(begin())
+    go_on(producer)
+    left.cancel()
+    loop.run_until_complete(asyncio.wait([left]))
+    loop.close()
+
+    assert len(entries_in(dynamo)) == 26
