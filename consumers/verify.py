@@ -38,9 +38,11 @@ recorded since, and the proof says that the total contains every record that the
 | exact sum, proven | the total goes, on condition of its version and time |
 |---|---|
 | no entry | and nothing follows |
-| entries of the next counter of that name | and `repair` makes a total, with watermarks |
+| entries of the next counter of that name | by one update that makes it the total of that one |
 
-A total that changes in between is not deleted. The deleted entries' records cannot be delivered
+A total that changes in between stays as it is. The second case is one write: between a deletion
+and a repair the total would lack what was recorded before, for as long as a call that died there
+is not made again. The deleted entries' records cannot be delivered
 again: that was waited for before the head was emptied.
 """
 
@@ -83,7 +85,13 @@ from countledger.ledger.operations import (
     Update,
     unchanged,
 )
-from countledger.ledger.total import REPAIRED_AT, Total, decode_total, new_incarnation
+from countledger.ledger.total import (
+    REPAIRED_AT,
+    Total,
+    decode_total,
+    is_of_windows,
+    new_incarnation,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -383,13 +391,12 @@ class Repairer:
         Costs as `Verifier.verify`; one write unit for each KB of each total written, two for each
         counter put into the due index, and half a read unit a minute for each namespace.
         """
-        return map(self._heal, self.verifier.compare(counters))
+        return map(self.heal, self.verifier.compare(counters))
 
-    def _heal(self, finding: Evidence) -> Repair:
-        verdict = finding.verdict
-        plan = plan_of(
-            self.verifier.connection.counters, finding, self.verifier.connection.clock.now_ms()
-        )
+    def heal(self, finding: Evidence, *, renews: bool = False) -> Repair:
+        """Repair the total of one counter; `renews`: it becomes that of the next counter."""
+        verdict, to = finding.verdict, self.verifier.connection
+        plan = plan_of(to.counters, finding, to.clock.now_ms(), renews=renews)
         if isinstance(plan, str):
             if verdict.verdict is not Judgement.EXACT:
                 return Repair(verdict.counter, Remedy.SKIPPED, verdict, plan)
@@ -441,8 +448,12 @@ def unrepaired(verifier: Verifier, counter: str, error: CorruptItem) -> Repair:
     return Repair(counter, Remedy.SKIPPED, verdict, verdict.proof)
 
 
-def plan_of(table: str, finding: Evidence, now_ms: int) -> Update | str:
-    """The write that repairs a total, or the reason why nothing is written. Pure."""
+def plan_of(table: str, finding: Evidence, now_ms: int, *, renews: bool = False) -> Update | str:
+    """The write that repairs a total, or the reason why nothing is written. Pure.
+
+    With `renews` it becomes another total: the deleted counter's incarnation, windows and merged
+    entries are not those of the next one.
+    """
     verdict, stored, exact, proof = finding.verdict, finding.stored, finding.exact, finding.proof
     if verdict.verdict in (Judgement.EXACT, Judgement.BUSY, Judgement.DELETING):
         return verdict.proof
@@ -464,9 +475,9 @@ def plan_of(table: str, finding: Evidence, now_ms: int) -> Update | str:
         Assign("version", stored.version + 1),
         Assign("updated_at", now_ms),
         Assign(REPAIRED_AT, now_ms),
-        AssignOnce("incarnation", new_incarnation("repair", 0, now_ms)),
+        (Assign if renews else AssignOnce)("incarnation", new_incarnation("repair", 0, now_ms)),
         *watermarks,
-        *_outlived(stored.item, exact),
+        *(_of_the_deleted(stored.item) if renews else _outlived(stored.item, exact)),
     )
     return Update(
         table, keys.total_key(stored.counter), clauses, unmoved(stored), returning="ALL_NEW"
@@ -481,6 +492,11 @@ def _outlived(item: Item | None, exact: ExactSum) -> Iterator[Drop]:
     compacted = (item or {}).get("compacted")
     if isinstance(compacted, int) and compacted > exact.entries:
         yield Drop("compacted")
+
+
+def _of_the_deleted(item: Item | None) -> Iterator[Drop]:
+    """Remove what a total says about the windows and the merged entries of a deleted counter."""
+    return (Drop(name) for name in item or () if name == "compacted" or is_of_windows(name))
 
 
 def unmoved(stored: StoredTotal) -> Condition:
@@ -517,11 +533,13 @@ def _is_applied(plan: Update, item: Item | None) -> bool:
 def clear_total(verifier: Verifier, counter: str) -> str | None:
     """Delete a counter's total, or set it to what was recorded since; why not, or None.
 
-    Costs as `Verifier.verify`, a write unit for each KB of the total, and as `Repairer.repair` if
-    something was recorded since.
+    Costs as `Verifier.verify`, and a write unit for each KB of the total.
     """
     verifier = replace(verifier, explains=False)
     (finding,) = verifier.compare([counter])
+    if isinstance(finding.exact, ExactSum) and finding.exact.entries:
+        repair = Repairer(verifier).heal(finding, renews=True)
+        return None if repair.healthy else repair.reason
     plan = clearing_of(verifier.connection.counters, finding)
     if isinstance(plan, str):
         return plan
@@ -531,17 +549,14 @@ def clear_total(verifier: Verifier, counter: str) -> str | None:
         verifier.connection.retrying.delete(plan)
     except ConditionFailed:
         return "its total has just changed; call again"
-    if isinstance(finding.exact, ExactSum) and not finding.exact.entries:
-        return None
-    (repair,) = Repairer(verifier).repair([counter])
-    return None if repair.healthy else repair.reason
+    return None
 
 
 def clearing_of(table: str, finding: Evidence) -> Delete | str | None:
-    """The write that deletes a total; None: nothing is to be done; or why it must stay. Pure."""
-    verdict, stored, exact = finding.verdict, finding.stored, finding.exact
-    if verdict.verdict not in _DECIDED or not isinstance(exact, ExactSum):
+    """The write that deletes the total of no entry; None: there is none; or why it stays. Pure."""
+    verdict, stored = finding.verdict, finding.stored
+    if verdict.verdict not in _DECIDED or not isinstance(finding.exact, ExactSum):
         return verdict.proof
-    if verdict.verdict is Judgement.EXACT and (stored.item is None or exact.entries):
+    if verdict.verdict is Judgement.EXACT and stored.item is None:
         return None
     return Delete(table, keys.total_key(stored.counter), unmoved(stored))

@@ -31,6 +31,8 @@ REPAIRED_AT: Final = "repaired_at"
 """Of a total whose windows may lack what was recorded before; a rebuild of windows removes it."""
 
 _WINDOWS_PREFIX: Final = "windows#"
+_WINDOWED_PREFIX: Final = "windowed#"
+_WINDOWED_EVENTS_PREFIX: Final = "windowed_events#"
 # Of one counter at a time: 72 bits.
 _WINDOWS_ID_BYTES: Final = 9
 _OF_SETTING: Final = "."
@@ -74,9 +76,14 @@ def windows_names(setting_id: str) -> tuple[str, str, str]:
     """
     return (
         f"{_WINDOWS_PREFIX}{setting_id}",
-        f"windowed#{setting_id}",
-        f"windowed_events#{setting_id}",
+        f"{_WINDOWED_PREFIX}{setting_id}",
+        f"{_WINDOWED_EVENTS_PREFIX}{setting_id}",
     )
+
+
+def is_of_windows(attribute: str) -> bool:
+    """Whether an attribute of a total is one of `windows_names`, of any setting."""
+    return attribute.startswith((_WINDOWS_PREFIX, _WINDOWED_PREFIX, _WINDOWED_EVENTS_PREFIX))
 
 
 def windows_id_of(item: Item, setting_id: str) -> str | None:

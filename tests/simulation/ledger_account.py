@@ -122,6 +122,12 @@ class Account:
     excused: Excuses = field(default_factory=Excuses)
     deleted: list[Emptying] = field(default_factory=list)
 
+    def joined(self, region: str, now_ms: float) -> None:
+        """A region begins with the head, so it shows what that has taken in; it has no totals."""
+        merged = self.merged & self.made.keys()
+        self.shown[region] |= {identity: self.made[identity] for identity in merged}
+        self.excused[region] = now_ms, JOINED
+
     def remaining(self, region: str) -> Counter[int]:
         """What totals of a region may still hold of all that was deleted."""
         return sum((one.powers for one in self.deleted if region in one.left), Counter())

@@ -17,7 +17,6 @@ from countledger.compaction.lease import Epoch
 from countledger.compaction.salvage import LedgerCopy, Salvage, SalvageFate, SalvageReport
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
-from tests.simulation.ledger_account import JOINED
 from tests.simulation.product import Product
 from tests.simulation.schedule import Killed
 from tests.simulation.shape import LEDGER, REGIONS
@@ -144,7 +143,7 @@ class RegionAccidents:
         ledger = world.auditor.ledger
         ledger.copies[region] = world.copies[region][LEDGER].items
         for account in ledger.accounts.values():
-            account.excused[region] = world.schedule.now_ms, JOINED
+            account.joined(region, world.schedule.now_ms)
         world.members[region] = "ACTIVE"
         world.regions.append(region)
         world.joined_ms = world.schedule.now_ms

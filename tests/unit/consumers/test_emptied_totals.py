@@ -8,7 +8,7 @@ from countledger.ledger.attributes import Item
 from countledger.ledger.exact import Head, encode_head
 from countledger.ledger.operations import Delete, Put
 from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World, deletion_mark
-from tests.unit.ledger.memory import meanwhile
+from tests.unit.ledger.memory import afterwards, meanwhile
 
 
 def _emptied(world: World, mark_id: str = "mark") -> None:
@@ -63,15 +63,24 @@ def test_a_total_that_agrees_that_nothing_is_left_goes_as_well(world: World) -> 
 
 
 def test_what_was_recorded_since_stays_in_a_total_of_its_own(world: World) -> None:
-    """The deleted total goes with its windows; what it counted of the next counter is repaired."""
+    """The total becomes another one, in one write: it never lacks what was recorded since."""
     _emptied(world)
     world.handle(world.emit(7), 7)
+    before = _total(world)
+    assert before is not None
+    old = {"incarnation": "old", "compacted": 1, "windows#s": "old", "windowed#s": 5}
+    world.dynamo.put(Put(COUNTERS, before | old))
+    seen: list[Item | None] = []
+    world.dynamo.plans.append(afterwards(lambda: seen.append(_total(world)), times=9))
 
     assert clear_total(world.verifier(), COUNTER) is None
 
     total = _total(world)
     assert total is not None
-    assert (total["total"], total["entries"], total["version"]) == (7, 1, 1)
+    assert all(one is not None and one["total"] in {7, 12} for one in seen)
+    assert (total["total"], total["entries"], total["version"]) == (7, 1, 3)
+    assert total["incarnation"] != "old"
+    assert not (old.keys() - {"incarnation"}) & total.keys()
     assert clear_total(world.verifier(), COUNTER) is None
     assert _total(world) == total
 

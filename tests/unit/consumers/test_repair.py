@@ -166,7 +166,7 @@ def test_a_total_that_changed_at_the_last_moment_is_left_alone(world: World, clu
     for attribute in {"version", "updated_at"} - {clue} if made else ():
         world.corrupt(**{attribute: before[attribute]})
 
-    repair = Repairer(world.verifier())._heal(finding)
+    repair = Repairer(world.verifier()).heal(finding)
 
     assert repair.remedy is Remedy.SKIPPED
     assert "just before the write" in repair.reason
