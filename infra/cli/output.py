@@ -247,6 +247,7 @@ _AMOUNTS: Final = frozenset(
     {
         *("value", "values", "delta", "amount", "sum", "change", "passed"),
         *("lower", "upper", "held", "available", "threshold", "rearm", "step"),
+        *("emitted", "truth"),
     }
 )
 # What a record in quarantine and an item of an app's own contain is shown as it is.

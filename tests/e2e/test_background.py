@@ -170,5 +170,5 @@ def test_a_port_that_was_asked_for_is_taken_and_commands_find_the_next_one_by_th
             text=True,
             check=True,
         )
-        assert '"value": 0' in done.stdout
+        assert '"value": "0"' in done.stdout
         assert f"local stack {name} on {second.url}" in done.stderr

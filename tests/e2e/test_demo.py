@@ -165,8 +165,8 @@ def test_a_total_that_is_not_what_git_says_is_named_and_fails(
     assert [done.code, told.code] == [1, 1]
     total = {"number": "total in us-east-1"}
     assert done.json["wrong_numbers"] == [
-        {**total, "counter": "lines:both", "value": 5, "emitted": 0, "truth": 0},
-        {**total, "counter": "lines:main", "value": 2, "emitted": 1, "truth": 1},
+        {**total, "counter": "lines:both", "value": "5", "emitted": "0", "truth": "0"},
+        {**total, "counter": "lines:main", "value": "2", "emitted": "1", "truth": "1"},
     ]
     assert "lines:main\ttotal in us-east-1\t2\t1\t1" in told.out
     assert "WRONG: 2 numbers are not what git says." in told.out

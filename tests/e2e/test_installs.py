@@ -117,7 +117,7 @@ def test_an_app_counts(
         check=False,
     )
     assert total.returncode == 0, total.stderr
-    assert '"value": 76' in total.stdout
+    assert '"value": "76"' in total.stdout
 
 
 def versions(*extras: str) -> dict[str, str]:
