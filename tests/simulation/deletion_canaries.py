@@ -75,13 +75,6 @@ CANARIES: Final = [
         DELETED_EVERYWHERE,
         seed=0,
     ),
-    Canary(
-        "each region's total is proven before numbers go",
-        replaced(CounterRegions, "unproven", lambda *_: None),
-        DELETED_EVERYWHERE,
-        seed=500,
-        rare=True,
-    ),
     # A home that was replaced meanwhile empties what the next one has merged.
     Canary(
         "a deletion needs the lease",
