@@ -11,6 +11,7 @@ from countledger.infra.deploy.bundle import default_bucket
 from countledger.infra.deploy.deployer_policy import (
     Place,
     caller_policy,
+    key_policy,
     parts_of,
     pass_role,
     resource_policy,
@@ -24,7 +25,8 @@ OtherRegions = Annotated[
     str | None,
     typer.Option(
         metavar="REGION,...",
-        help="Other regions that `countledger region add` and `region remove` may change.",
+        help="Other regions that `countledger region add` and `region remove` may change, and "
+        "those of StrictRegions with the witness.",
     ),
 ]
 
@@ -85,6 +87,32 @@ def role(
       countledger policy role --stack-name shop > role.json
     """
     _show(resource_policy(_place(options, bucket, regions)), part)
+
+
+@app.command()
+@shared
+def key(
+    options: Options,
+    *,
+    principal_arn: Annotated[
+        str,
+        typer.Option(
+            metavar="ARN",
+            help="Who deploys: a role or user, or the role of CloudFormation (--role-arn).",
+        ),
+    ],
+) -> None:
+    """Print the policy of a key that encrypts the stack (parameter KmsKeyArn).
+
+    It lets the IAM policies of the account decide, as the policy of a new key does: the functions
+    and operators use the key by theirs. Besides, it allows --principal-arn what CloudFormation does
+    with a key, and the logs service to encrypt the log groups of the stack. In another region it is
+    another one: each region's log groups have a service of their own.
+
+    Examples:
+      countledger policy key --principal-arn arn:aws:iam::123456789012:role/deployer > key.json
+    """
+    _show(key_policy(_place(options, None, None), principal_arn), None)
 
 
 def _show(document: dict[str, Any], part: int | None) -> None:

@@ -22,14 +22,37 @@ _ANYWHERE: Final = (
     "application-autoscaling:PutScheduledAction",
     "application-autoscaling:RegisterScalableTarget",
     "backup-storage:*",
+    "dynamodb:DescribeLimits",
+    "dynamodb:ListTables",
     "iam:CreateServiceLinkedRole",
+    "kinesis:*EnhancedMonitoring",
     "kinesis:ListStreams",
+    "kinesis:UpdateShardCount",
+    "kinesis:UpdateStreamMode",
+    "kms:ListAliases",
     "lambda:*EventSourceMapping",
+    "logs:*IndexPolic*",
     "logs:*LogDeliver*",
-    "logs:DescribeIndexPolicies",
+    "logs:*ResourcePolic*",
     "logs:DescribeLogGroups",
-    "logs:DescribeResourcePolicies",
-    "logs:PutResourcePolicy",
+)
+# With a key of one's own: a function keeps a grant, and encrypts its variables; a vault retires its
+# grant, and a table with replicas revokes one.
+_OF_THE_KEY: Final = (
+    "kms:CreateGrant",
+    "kms:Decrypt",
+    "kms:DescribeKey",
+    "kms:Encrypt",
+    "kms:GenerateDataKey",
+    "kms:RetireGrant",
+    "kms:RevokeGrant",
+)
+_OF_LOGS: Final = (
+    "kms:Decrypt*",
+    "kms:Describe*",
+    "kms:Encrypt*",
+    "kms:GenerateDataKey*",
+    "kms:ReEncrypt*",
 )
 # A service -> what of it CloudFormation does with the resources of the template, and their ARNs.
 _RESOURCES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
@@ -214,6 +237,27 @@ def caller_policy(place: Place) -> dict[str, Any]:
 def resource_policy(place: Place) -> dict[str, Any]:
     """What CloudFormation does to make, change and delete the resources."""
     statements = [_allow("Anywhere", list(_ANYWHERE), "*"), *_statements(_RESOURCES, place)]
+    return {"Version": "2012-10-17", "Statement": statements}
+
+
+def key_policy(place: Place, principal_arn: str) -> dict[str, Any]:
+    """The policy of a key that encrypts the stack in its region.
+
+    The functions and operators use the key by the policies of the account, CloudFormation by the
+    permissions of `principal_arn`, and the log groups by those of their service.
+    """
+    who = {"AWS": place.arn("iam::{account}:root")}
+    service = {"Service": f"logs.{place.region}.amazonaws.com"}
+    groups = place.arn("logs:{region}:{account}:log-group:{stack}-*")
+    statements = [
+        {**_allow("LetTheAccountDecide", ["kms:*"], "*"), "Principal": who},
+        {**_allow("DeployWithTheKey", list(_OF_THE_KEY), "*"), "Principal": {"AWS": principal_arn}},
+        {
+            **_allow("EncryptTheLogs", list(_OF_LOGS), "*"),
+            "Principal": service,
+            "Condition": {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
+        },
+    ]
     return {"Version": "2012-10-17", "Statement": statements}
 
 

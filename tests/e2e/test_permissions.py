@@ -99,6 +99,26 @@ def test_the_page_names_every_policy_of_the_stack() -> None:
     )
 
 
+def test_the_policy_of_a_key_names_the_account_and_who_deploys(
+    auth_stack: LocalStack, name: str
+) -> None:
+    """It is a policy that the engine's KMS takes for a new key."""
+    who = "arn:aws:iam::000000000000:role/deployer"
+
+    printed = Command(auth_stack.environment())(
+        "policy", "key", "--stack-name", name, "--principal-arn", who
+    )
+
+    kms = auth_stack.client("kms")
+    made = kms.create_key(Policy=printed.out)["KeyMetadata"]
+    kept = json.loads(kms.get_key_policy(KeyId=made["KeyId"])["Policy"])
+    assert [one["Principal"] for one in kept["Statement"]] == [
+        {"AWS": "arn:aws:iam::000000000000:root"},
+        {"AWS": who},
+        {"Service": f"logs.{kms.meta.region_name}.amazonaws.com"},
+    ]
+
+
 def test_the_deployers_policy_is_what_deploy_and_destroy_call(
     auth_stack: LocalStack, name: str, tmp_path: Path
 ) -> None:
