@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import islice
 from math import ceil
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from countledger.compaction.regions import survey_of
 from countledger.compaction.report import Retire
 from countledger.consumers.record import LedgerStream, made_at_ms
+from countledger.infra.template import load_template
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import DAY_MS, HOUR_MS
+from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from countledger import CountLedger
     from countledger.consumers.progress import ShardProgress
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 # gateway/pricing/. A write that is replicated costs as much in each region as a write.
 
 
-# When they were looked up; those of DynamoDB have been these since 2024-11-01.
+# Of which region they are, and when they were looked up; those of DynamoDB have been these since
+# 2024-11-01.
+PRICES_OF: Final = "us-east-1"
 AS_OF: Final = "2026-11-21"
 MILLION: Final = 1_000_000
 WRITE_UNITS_MILLION: Final = 0.625
@@ -147,10 +150,11 @@ _SHOWN_WHOLE_MS: Final = 23 * HOUR_MS
 
 
 class Pace(NamedTuple):
-    """How many entries come, and what each takes in write units of totals and progress."""
+    """How many entries come, and what each takes: write units in all, and updates of totals."""
 
     entries_per_day: float
     total_units: float
+    updates: float
 
 
 def pace_of(
@@ -170,8 +174,8 @@ def pace_of(
     span_ms = max((now_ms - begun_ms[one.shard] for one in whole), default=0)
     if not records or span_ms < max(least_ms, 1):
         return None
-    units = sum(one.write_units for one in whole)
-    return Pace(records * DAY_MS / span_ms, units / records)
+    units, updates = (sum(one.write_units for one in whole), sum(one.updates for one in whole))
+    return Pace(records * DAY_MS / span_ms, units / records, updates / records)
 
 
 def measure(
@@ -194,6 +198,16 @@ def regions_of(client: CountLedger) -> int:
     return 1 + len(survey_of(described, connection.region).others)
 
 
+def parameters_of(client: CountLedger) -> dict[str, str]:
+    """The parameters of the stack. One DescribeStacks call."""
+    connection, name = client.connection, client.connection.settings.stack_name
+    with translated(f"DescribeStacks of {name!r}"):
+        (found,) = connection.stacks().describe_stacks(StackName=name)["Stacks"]
+    return {
+        one["ParameterKey"]: one.get("ParameterValue", "") for one in found.get("Parameters", [])
+    }
+
+
 def _left_out(_error: CorruptItem) -> None:
     """`schedule list` names it; an estimate goes without it."""
 
@@ -207,285 +221,86 @@ def retire_of(client: CountLedger) -> Retire | None:
     return max(Retire, key=ways.count) if ways else None
 
 
-# What a rate of events needs: partitions, shards, functions, units, dollars; and what limits it.
-#
-# A pure model of a running stack in a steady state: entries are written, applied to totals, and
-# merged as fast as they come. The tests compare it with a simulation.
-
-
 # What one partition of a table takes, in write units a second.
 PARTITION_UNITS: Final = 1_000
-# What a new on-demand table takes from the start, and the quota of a table.
-NEW_TABLE_UNITS: Final = 4_000
-TABLE_QUOTA_UNITS: Final = 40_000
-# The quota of an account: concurrent invocations, MB/s of an on-demand stream of Kinesis.
-CONCURRENCY: Final = 1_000
-KINESIS_MB: Final = 4
-SHARD_BYTES: Final = 1_000_000
-WINDOW_S: Final = 1
 # Of one whole processor, by `make bench`: to decode and fold a record, and to update a total.
 RECORD_MS: Final = 0.005
 UPDATE_MS: Final = 0.33
-# What the ingest writes in a second with one processor, in batches.
-INGEST_ENTRIES: Final = 20_000
-# What one emitting process adds in a second while it coalesces.
-PROCESS_EVENTS: Final = 50_000
-_MERGE_UNITS: Final = {None: 0.0, Retire.DELETE: BY_DELETES, Retire.TRANSACTION: BY_TRANSACTIONS}
-_MEMORY_GB: Final = 1_769 / 1_024
-_SPREADS: Final = (1, 16, 256)
-_NO_WIDER: Final = "fewer entries, by Buffering(coalesce=True), or several counters for one"
-_PRECISION: Final = 1.001
-
-
-class Way(StrEnum):
-    """How events come into the ledger."""
-
-    DIRECT = "direct"
-    COALESCED = "coalesced"
-    KINESIS = "through Kinesis"
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Events a second, spread evenly over counters; None: each is of another counter."""
-
-    events_s: float
-    counters: int | None
-    way: Way = Way.DIRECT
-
-    @property
-    def entries_s(self) -> float:
-        """Entries a second: coalesced, one for each counter, process and second at most."""
-        if self.way is not Way.COALESCED or self.counters is None:
-            return self.events_s
-        processes = ceil(self.events_s / PROCESS_EVENTS)
-        return min(self.events_s, self.counters * processes / WINDOW_S)
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What the stack and the account are set to.
-
-    Attributes:
-        retire: how merged entries are deleted; None: nothing is merged.
-        ledger_units: what the ledger takes in a second, all partitions together.
-        counters_units: what the table of the totals takes.
-        kinesis_mb: what the stream of Kinesis takes, in MB a second.
-        update_ms: processor time of the materializer for an update.
-    """
-
-    retire: Retire | None = Retire.DELETE
-    spread: int = 1
-    ledger_units: float = NEW_TABLE_UNITS
-    counters_units: float = NEW_TABLE_UNITS
-    concurrency: int = CONCURRENCY
-    kinesis_mb: float = KINESIS_MB
-    update_ms: float = UPDATE_MS
-
-    @property
-    def entry_units(self) -> float:
-        """Write units of the ledger for an entry, with those for merging it later."""
-        return 1 + _MERGE_UNITS[self.retire]
-
-    @property
-    def partition_entries(self) -> float:
-        return PARTITION_UNITS / self.entry_units
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """What is met first; `passed` is the setup with that setting, if any setup passes it."""
-
-    what: str
-    events_s: float
-    setting: str
-    passed: Setup | None
-
-
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """What a load needs.
-
-    Attributes:
-        partitions: of the ledger; its stream has as many shards, each read by one invocation.
-        functions: invocations at the same time: materializer, evaluator and ingest.
-        units_event: write units for an event: its entry, its total, its merge.
-    """
-
-    partitions: int
-    counters_partitions: int
-    kinesis_shards: int
-    functions: int
-    units_event: float
-    dollars_million: float
-
-
-def partitions_of(load: Load, setup: Setup) -> int:
-    """How many partitions the ledger needs; each holds whole key ranges of counters."""
-    if load.counters is None:
-        return max(1, ceil(load.entries_s / setup.partition_entries))
-    ranges = load.counters * setup.spread
-    of_a_partition = max(1, int(setup.partition_entries * ranges / load.entries_s))
-    return ceil(ranges / of_a_partition)
-
-
-def updates_an_entry(load: Load, setup: Setup) -> float:
-    """Updates of totals for an entry: one for each different counter in a batch of a shard."""
-    if load.counters is None:
-        return 1.0
-    shards = partitions_of(load, setup)
-    of_a_shard = max(1.0, load.counters * min(setup.spread, shards) / shards)
-    batch = min(BATCH_RECORDS, max(1.0, load.entries_s / shards * WINDOW_S))
-    # How many different ones of so many counters are expected among so many records.
-    return float(of_a_shard * (1 - (1 - 1 / of_a_shard) ** batch)) / batch
-
-
-def needs(load: Load, setup: Setup) -> Needs:
-    shards = partitions_of(load, setup)
-    per_entry = updates_an_entry(load, setup)
-    batches_s = max(min(shards / WINDOW_S, load.entries_s), load.entries_s / BATCH_RECORDS)
-    totals_s = load.entries_s * per_entry
-    counters_partitions = max(1, ceil((totals_s + batches_s) / PARTITION_UNITS))
-    streamed = load.way is Way.KINESIS
-    kinesis_shards = ceil(load.events_s * KINESIS_BYTES / SHARD_BYTES) if streamed else 0
-    units_s = load.entries_s * setup.entry_units + totals_s + batches_s
-    busy_s = load.entries_s * (RECORD_MS + per_entry * setup.update_ms) / 1_000
-    busy_s += load.events_s / INGEST_ENTRIES if streamed else 0
-    dollars_s = units_s * WRITE_UNITS_MILLION / MILLION
-    dollars_s += busy_s * _MEMORY_GB * LAMBDA_GB_SECOND + batches_s * LAMBDA_REQUEST
-    return Needs(
-        partitions=shards,
-        counters_partitions=counters_partitions,
-        kinesis_shards=kinesis_shards,
-        functions=shards + counters_partitions + kinesis_shards,
-        units_event=units_s / load.events_s,
-        dollars_million=dollars_s / load.events_s * MILLION + streamed * kinesis_dollars(),
-    )
-
-
-def first_limit(load: Load, setup: Setup) -> Limit | None:
-    """The limit that the load meets first while it grows; None: it meets none."""
-    met = (_met(load, one) for one in _bounds(load, setup) if one.exceeded(load))
-    return min(met, key=lambda one: one.events_s, default=None)
-
-
-def settings_for(load: Load, setup: Setup) -> Iterator[Limit]:
-    """Every limit that has to be passed, one after the other, up to one that no setup passes."""
-    passed: Setup | None = setup
-    while passed and (limit := first_limit(load, passed)):
-        yield limit
-        passed = limit.passed
-
-
-def settled(load: Load, setup: Setup) -> Setup:
-    """The setup with every limit passed that a setup can pass."""
-    for limit in settings_for(load, setup):
-        setup = limit.passed or setup
-    return setup
-
-
-class _Bound(NamedTuple):
-    what: str
-    exceeded: Callable[[Load], bool]
-    setting: str
-    passed: Setup | None
-
-
-def _met(load: Load, bound: _Bound) -> Limit:
-    """At which rate a load exceeds a bound while it grows."""
-    low, high = 1.0, load.events_s
-    while high / low > _PRECISION:
-        middle = (low * high) ** 0.5
-        if bound.exceeded(replace(load, events_s=middle)):
-            high = middle
-        else:
-            low = middle
-    return Limit(bound.what, high, bound.setting, bound.passed)
-
-
-def _bounds(load: Load, setup: Setup) -> Iterator[_Bound]:
-    yield _table_bound(load, setup, "ledger")
-    yield _table_bound(load, setup, "totals")
-    if load.counters is not None:
-        ranges = load.counters * setup.spread
-        wider = next((one for one in _SPREADS if one > setup.spread), None)
-        yield _Bound(
-            "one partition for each counter" if setup.spread == 1 else "spread of the counters",
-            lambda grown: grown.entries_s > ranges * setup.partition_entries,
-            f"a namespace with --spread {wider}" if wider else _NO_WIDER,
-            replace(setup, spread=wider) if wider else None,
-        )
-    yield _Bound(
-        "the materializer of a shard",
-        lambda grown: _shard_entries(grown, setup) < min(setup.partition_entries, grown.entries_s),
-        "the extra `fast` in the functions, MaterializerMemoryMb=1769",
-        replace(setup, update_ms=UPDATE_MS),
-    )
-    wanted = needs(load, setup)
-    functions, shards = wanted.functions, wanted.kinesis_shards
-    yield _Bound(
-        "the account's concurrency",
-        lambda grown: needs(grown, setup).functions > setup.concurrency,
-        f"a quota of {functions} concurrent executions",
-        replace(setup, concurrency=functions),
-    )
-    if load.way is Way.KINESIS:
-        yield _Bound(
-            "the stream of Kinesis",
-            lambda grown: grown.events_s * KINESIS_BYTES > setup.kinesis_mb * SHARD_BYTES,
-            f"IngestStream=provisioned, IngestShards={shards}",
-            replace(setup, kinesis_mb=shards),
-        )
-
-
-def _shard_entries(load: Load, setup: Setup) -> float:
-    """How many entries a second the materializer of a shard applies."""
-    return 1_000 / (RECORD_MS + updates_an_entry(load, setup) * setup.update_ms)
-
-
-def _table_units(load: Load, setup: Setup, table: str) -> float:
-    ledger_s = load.entries_s * setup.entry_units
-    all_s = needs(load, setup).units_event * load.events_s
-    return ledger_s if table == "ledger" else all_s - ledger_s
-
-
-def _table_bound(load: Load, setup: Setup, table: Literal["ledger", "totals"]) -> _Bound:
-    most = setup.ledger_units if table == "ledger" else setup.counters_units
-    wanted = ceil(_table_units(load, setup, table) / NEW_TABLE_UNITS) * NEW_TABLE_UNITS
-    quota = most >= TABLE_QUOTA_UNITS
-    raised = wanted if quota else min(wanted, TABLE_QUOTA_UNITS)
-    if table == "ledger":
-        name, passed = "LedgerWarmWriteUnits", replace(setup, ledger_units=raised)
-    else:
-        name, passed = "CountersWarmWriteUnits", replace(setup, counters_units=raised)
-    return _Bound(
-        f"the quota of the table of the {table}" if quota else f"a new table of the {table}",
-        lambda grown: _table_units(grown, setup, table) > most,
-        f"a higher quota of units for a table, {name}={raised}" if quota else f"{name}={raised}",
-        passed,
-    )
-
-
+MERGE_UNITS: Final = {None: 0.0, Retire.DELETE: BY_DELETES, Retire.TRANSACTION: BY_TRANSACTIONS}
 DAYS: Final = 30
 COALESCED: Final = 10
+# The stream of a new on-demand table has at least so many shards, and a batch is of one shard.
+SHARDS: Final = 4
+_DAY_S: Final = 86_400
 _GIGABYTE: Final = 10**9
 _COUNT_MAX: Final = 10**15
 _REGIONS_MAX: Final = 100
 _COUNTS: Final = (
     "events_per_day",
-    "total_units",
     "reads_per_day",
     "strict_changes_per_day",
     "http_requests_per_day",
 )
-# For each entry, of an item that each of 64 counters of a batch touches.
-_ITEM_UNITS: Final = 64 / BATCH_RECORDS
 _READ_UNITS: Final = 0.5
 # An entry without key and note, with what the service adds to each item.
 _ENTRY_BYTES: Final = 250
 # With the shortest age at which an entry may be merged, by default, and half a day until a run.
 _MERGED_AFTER_DAYS: Final = 1.5
-_UNITS: Final = {Retire.TRANSACTION: BY_TRANSACTIONS, Retire.DELETE: BY_DELETES}
+# Of a batch, besides its records and updates: three requests one after the other, so that a batch
+# of 1,000 records and 64 counters takes the 60 ms of BATCH_GB_SECONDS. Of an evaluation: a guess.
+_BATCH_MS: Final = 34.0
+_EVALUATION_GB_SECONDS: Final = 0.010
+# A window of the mapping ends every 15 minutes, with one more invocation of each shard.
+_WINDOWS_A_DAY: Final = 96
+# What CloudWatch takes for a batch (its lines, its metrics, and three lines of Lambda's), for an
+# entry that is named in it, and for an evaluation. A test measures the functions' own part.
+BATCH_LOG_BYTES: Final = 1_900
+ENTRY_LOG_BYTES: Final = 36
+EVALUATION_LOG_BYTES: Final = 1_500
+_LOGS_GB: Final = 0.50
+_ALARM_METRIC: Final = 0.10
+_DASHBOARD: Final = 3.00
+_CUSTOM_METRIC: Final = 0.30
+# Of the materializer and the evaluator, of Lambda for each mapping of a stream; of compaction.
+STREAM_METRICS: Final = 9 + 7 + 2 * 6
+COMPACTION_METRICS: Final = 2 + 5
+RELEASER_METRICS: Final = 3
+# The conditions that hold for a stack with default parameters.
+_BY_DEFAULT: Final = ("IsHome", "ReleasesHolds")
+_RUNS: Final = DAYS * 1_440
+# 0.3 s and 2 s at 512 MB, each minute.
+_RELEASER_RUN: Final = LAMBDA_REQUEST + 0.15 * LAMBDA_GB_SECOND
+_PROBE_RUN: Final = LAMBDA_REQUEST + 1.0 * LAMBDA_GB_SECOND
+# Its metric, its alarm and its logs, and what its entries make functions and tables do.
+_PROBE_REST: Final = 0.83
+
+
+class Batches(NamedTuple):
+    """What an entry takes: updates of totals, and batches of the materializer."""
+
+    updates: float
+    batches: float
+
+
+_AS_MODELLED: Final = Batches(1.0, 1.0)
+
+
+def batches_of(
+    entries_s: float, counters: int | None, window_s: float, shards: int = SHARDS
+) -> Batches:
+    """Updates and batches for an entry, of entries that come at chance over the shards.
+
+    A batch begins with its first record and gathers for the batching window. `counters`: over how
+    many counters the entries are spread; None: each is of another one.
+    """
+    busy = shards if counters is None else min(shards, counters)
+    records = min(BATCH_RECORDS, 1 + entries_s / busy * window_s)
+    if counters is None:
+        return Batches(1.0, 1 / records)
+    held = counters / busy
+    # How many different ones of so many counters are expected among so many records.
+    different = held * (1 - float((1 - 1 / held) ** records))
+    return Batches(different / records, 1 / records)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -493,27 +308,33 @@ class Workload:
     """What is counted, and how.
 
     Attributes:
-        total_units: write units for each entry, of totals and of the progress.
+        counters: over how many counters events are spread; None: each is of another one.
+        batching_s: the stack's BatchingWindowSeconds.
+        measured: how many times the updates and the batches of the model a stack was seen to make.
         retire: how merged entries are deleted; None: nothing is compacted.
         average_use: the used share of provisioned capacity, 0 to 1; None: capacity on demand.
         strict_regions: how many regions store these counters; a witness stores none.
         memory_mb: of the materializer. Above 1,769 MB it costs more and is no faster; below, it
             takes longer, and costs the same.
         window_items: how many items of windows a counter's batch touches, of events on time.
+        probe: whether the stack has its probe.
     """
 
     events_per_day: float
     events_per_entry: float = 1.0
-    total_units: float = BATCH_UNITS / BATCH_RECORDS
+    counters: int | None = None
+    batching_s: float = 1.0
+    measured: Batches = _AS_MODELLED
     reads_per_day: float = 0.0
     regions: int = 1
-    retire: Retire | None = Retire.TRANSACTION
+    retire: Retire | None = None
     average_use: float | None = None
     strict_changes_per_day: float = 0.0
     strict_regions: int = 3
     http_requests_per_day: float = 0.0
     memory_mb: int = WHOLE_PROCESSOR_MB
     window_items: int = 0
+    probe: bool = False
 
     def __post_init__(self) -> None:
         if self.average_use is not None and not 0 < self.average_use <= 1:
@@ -521,6 +342,7 @@ class Workload:
         for name, least, most in (
             *((name, 0, _COUNT_MAX) for name in _COUNTS),
             ("events_per_entry", 1, _COUNT_MAX),
+            ("batching_s", 0, 300),
             ("regions", 1, _REGIONS_MAX),
             ("strict_regions", 2, 3),
             ("memory_mb", 128, 10_240),
@@ -535,6 +357,68 @@ class Workload:
     @property
     def entries_a_month(self) -> float:
         return self.events_per_day * DAYS / self.events_per_entry
+
+    @property
+    def entries_s(self) -> float:
+        return self.events_per_day / self.events_per_entry / _DAY_S
+
+    @property
+    def shards(self) -> int:
+        """Of the ledger's stream: one for each partition that the entries need, at least four."""
+        units_s = self.entries_s * (1 + MERGE_UNITS[self.retire])
+        return max(SHARDS, ceil(units_s / PARTITION_UNITS))
+
+    @property
+    def batches(self) -> Batches:
+        """For an entry: updates of totals, and batches, of which an entry has one at most."""
+        model = batches_of(self.entries_s, self.counters, self.batching_s, self.shards)
+        return Batches(
+            model.updates * self.measured.updates, min(1.0, model.batches * self.measured.batches)
+        )
+
+    @property
+    def evaluations(self) -> float:
+        """Batches of the evaluator for an entry.
+
+        The updates of a batch arrive together; what a shard of the totals gathers in a window is of
+        the batches of different shards of the ledger, since those of one are further apart.
+        """
+        updates, batches = self.batches
+        if not self.entries_s:
+            return 0.0
+        changes = updates * (1 + self.window_items)
+        busy = SHARDS if self.counters is None else min(SHARDS, self.counters)
+        reached = 1 - float((1 - 1 / busy) ** max(1.0, updates / batches))
+        arrivals_s = self.entries_s * batches * reached
+        sources = self.shards if self.counters is None else min(self.shards, self.counters / busy)
+        gathered = 1 + arrivals_s * (1 - 1 / sources) * self.batching_s
+        return max(busy * arrivals_s / gathered / self.entries_s, changes / BATCH_RECORDS)
+
+
+def as_measured(load: Workload, pace: Pace) -> Workload:
+    """The load as a stack was seen to handle it; other settings change what the model says.
+
+    Each batch writes its progress, one unit, and updates a total at least.
+    """
+    model = load.batches
+    batches = min(pace.updates, pace.total_units - pace.updates)
+    totals = pace.total_units - batches
+    return replace(load, measured=Batches(totals / model.updates, batches / model.batches))
+
+
+def alarm_metrics(template: Mapping[str, Any]) -> int:
+    """How many metrics the alarms of a stack with default parameters look at: each is paid for."""
+    alarms = [
+        one["Properties"].get("Metrics", [{}])
+        for one in template["Resources"].values()
+        if one["Type"] == "AWS::CloudWatch::Alarm" and one.get("Condition", "IsHome") in _BY_DEFAULT
+    ]
+    return sum(
+        stat.get("Fn::If", ["IsHome"])[0] in _BY_DEFAULT
+        for metrics in alarms
+        for stat in metrics
+        if "Expression" not in stat
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -557,28 +441,67 @@ class Saving:
 
 def bill(load: Workload) -> list[BillItem]:
     """The month's positions. Archive, Kinesis, point-in-time recovery and transfer are left out."""
-    entries, regions = load.entries_a_month, load.regions
-    merged = _UNITS[load.retire] if load.retire else 0.0
-    batches = entries / BATCH_RECORDS * regions
-    days = DAYS if load.retire is None else _MERGED_AFTER_DAYS
+    entries, regions, use = load.entries_a_month, load.regions, load.average_use
+    merged = MERGE_UNITS[load.retire]
+    each, days = load.batches, DAYS if load.retire is None else _MERGED_AFTER_DAYS
     stored_gb = entries / DAYS * days * _ENTRY_BYTES * regions / _GIGABYTE
-    use = load.average_use
-    memory = max(1.0, load.memory_mb / WHOLE_PROCESSOR_MB)
-    invocation = LAMBDA_REQUEST + BATCH_GB_SECONDS * memory * LAMBDA_GB_SECOND
     strict = load.strict_changes_per_day * DAYS * load.strict_regions
     http = load.http_requests_per_day * DAYS
     return [
         _written("entries", entries * regions, use),
-        _written("totals", entries * load.total_units * regions, use),
-        _written("windows", entries * load.window_items * _ITEM_UNITS * regions, use),
+        _written("totals", entries * each.updates * regions, use),
+        _written("progress of the shards", entries * each.batches * regions, use),
+        _written("windows", entries * load.window_items * each.updates * regions, use),
         _written("compaction", entries * merged * regions, use),
+        _read("reads of the functions", _functions_read(load) * regions, use),
         _read("reads of totals", load.reads_per_day * DAYS * _READ_UNITS, use),
-        BillItem("materializer", batches, "invocations", batches * invocation),
+        *_functions(load),
         BillItem("storage", stored_gb, "GB", stored_gb * STORAGE_GB_MONTH),
         # Their table is on demand, whatever the capacity of the others.
         *([_written("strict over regions", strict, None)] if strict else []),
         *([BillItem("HTTP API", http, "requests", http_dollars(http))] if http else []),
+        *_fixed(load),
     ]
+
+
+def _functions_read(load: Workload) -> float:
+    """The progress for each batch, and the number of the rules, once a second and shard at most."""
+    evaluations = load.entries_a_month * load.evaluations
+    rules = min(evaluations, SHARDS * DAYS * float(_DAY_S))
+    return load.entries_a_month * load.batches.batches + rules
+
+
+def _functions(load: Workload) -> Iterator[BillItem]:
+    """The invocations by the streams, and what they log."""
+    entries, regions = load.entries_a_month, load.regions
+    updates, each = load.batches
+    batches, evaluations = entries * each, entries * load.evaluations
+    invocations = batches + min(batches, load.shards * DAYS * _WINDOWS_A_DAY)
+    busy_ms = batches * _BATCH_MS + entries * RECORD_MS
+    busy_ms += entries * updates * (1 + load.window_items) * UPDATE_MS
+    gb = max(load.memory_mb, WHOLE_PROCESSOR_MB) / 1_024
+    materializer = invocations * LAMBDA_REQUEST + busy_ms / 1_000 * gb * LAMBDA_GB_SECOND
+    evaluator = evaluations * (LAMBDA_REQUEST + _EVALUATION_GB_SECONDS * LAMBDA_GB_SECOND)
+    logged = invocations * BATCH_LOG_BYTES + entries * ENTRY_LOG_BYTES
+    logged_gb = (logged + evaluations * EVALUATION_LOG_BYTES) * regions / _GIGABYTE
+    yield BillItem("materializer", invocations * regions, "invocations", materializer * regions)
+    yield BillItem("evaluator", evaluations * regions, "invocations", evaluator * regions)
+    yield BillItem("logs", logged_gb, "GB", logged_gb * _LOGS_GB)
+
+
+def _fixed(load: Workload) -> Iterator[BillItem]:
+    """What a stack with default parameters costs without entries, at most, in each region."""
+    alarms = alarm_metrics(load_template()) * load.regions
+    streams = STREAM_METRICS if load.events_per_day else 0
+    compaction = COMPACTION_METRICS if load.retire else 0
+    metrics = (streams + compaction + RELEASER_METRICS) * load.regions
+    reads = 8 * _RUNS * READ_UNITS_MILLION / MILLION
+    yield BillItem("alarms", alarms, "metrics", alarms * _ALARM_METRIC)
+    yield BillItem("dashboard", load.regions, "dashboards", load.regions * _DASHBOARD)
+    yield BillItem("custom metrics", metrics, "metrics", metrics * _CUSTOM_METRIC)
+    yield BillItem("releaser of holds", _RUNS, "invocations", _RUNS * _RELEASER_RUN + reads)
+    if load.probe:
+        yield BillItem("probe", _RUNS, "invocations", _RUNS * _PROBE_RUN + _PROBE_REST)
 
 
 def dollars(load: Workload) -> float:
@@ -593,6 +516,12 @@ def savings(load: Workload) -> list[Saving]:
 
 
 def _others(load: Workload) -> Iterator[tuple[str, Workload]]:
+    for window_s in (10, 60):
+        if load.batching_s < window_s:
+            yield (
+                f"BatchingWindowSeconds={window_s}: totals and alerts come so much later",
+                replace(load, batching_s=window_s),
+            )
     if load.events_per_entry < COALESCED:
         yield (
             f"Buffering(coalesce=True): {COALESCED} events to an entry, if not each is needed",

@@ -22,7 +22,7 @@ from countledger import (
 )
 from countledger.compaction.deletion import DeletionStage
 from countledger.compaction.report import Retire, RunOutcome
-from countledger.infra.cost import measure, regions_of, retire_of
+from countledger.infra.cost import measure, parameters_of, regions_of, retire_of
 from countledger.infra.local.stack import LocalStack
 from countledger.infra.portability.export import Exporter
 from countledger.infra.portability.importing import Importer, ImportResult
@@ -170,6 +170,7 @@ def test_who_operates_verifies_schedules_groups_ranks_and_exports(
     assert [one.counter for one in found] == [counter]
     assert measure(operator, least_ms=1) is not None
     assert regions_of(operator) == 1
+    assert parameters_of(operator)["BatchingWindowSeconds"]
 
 
 def test_who_operates_enables_verifies_and_rebuilds_windows_that_who_reads_sees(

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count
+from random import Random
 from typing import Final
 
 import pytest
@@ -10,7 +12,7 @@ from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import ShardDirectory, ShardProgress, advance_of, opening_of
 from countledger.consumers.record import ShardName
 from countledger.consumers.total_writer import FoldedChange, update_of
-from countledger.infra.cost import BATCH_UNITS
+from countledger.infra.cost import BATCH_UNITS, Workload
 from countledger.ledger import keys
 from countledger.ledger.exact import newest_first
 from countledger.producers.event import Event
@@ -283,6 +285,77 @@ def test_p9_a_thousand_events_of_64_counters_cost_1065_units(store: Store, names
 
     assert metered(recorder.sender.dynamo) == (1_000, 0)
     assert metered(materializer.connection.retrying) == (BATCH_UNITS, 1) == (65, 1)
+
+
+@pytest.mark.parametrize("store", [in_memory.NAME, "ministack"], indirect=True)
+@pytest.mark.parametrize(
+    ("rate", "counters", "window_s"),
+    [(2.0, None, 1.0), (20.0, 40, 1.0), (20.0, 16, 1.0), (20.0, 40, 10.0)],
+    ids=["few", "usual", "few counters", "a longer window"],
+)
+def test_p9_the_estimate_of_a_month_is_what_a_run_takes(
+    store: Store, namespace: str, rate: float, counters: int | None, window_s: float
+) -> None:
+    """Entries at chance over four shards, in the batches that the window gathers.
+
+    A counter is in one shard of the ledger, and in another one of the totals.
+    """
+    load = Workload(events_per_day=rate * 86_400, counters=counters, batching_s=window_s)
+    arrivals = _arrivals(namespace, rate, counters, 2_000 if window_s > 1 else 500)
+    batches = _gathered(arrivals, window_s)
+    materializer, shards = _of_four_shards(store, namespace)
+    sequences = count(10**24)
+
+    for _, shard, names in batches:
+        records = [record(next(sequences), counter=name) for name in names]
+        materializer.apply(records, shards[shard])
+
+    changes = [
+        (at, int(one.rpartition("/")[2]) // 4 % 4, one)
+        for at, _, names in batches
+        for one in {*names}
+    ]
+    found = (*metered(materializer.connection.retrying), len(_gathered(changes, window_s)))
+    updates, each = load.batches
+    assert found == pytest.approx(
+        tuple(len(arrivals) * one for one in (updates + each, each, load.evaluations)), rel=0.1
+    )
+
+
+def _of_four_shards(store: Store, name: str) -> tuple[Materializer, list[ShardName]]:
+    shards = [ShardName("costs", f"{name}-{number}") for number in range(4)]
+    made = store.materializer(clock=ManualClock())
+    for shard in shards:
+        opened(store, made, shard)
+    now_ms = made.connection.clock.now_ms()
+    return replace(made, shards=ShardDirectory({str(one): now_ms for one in shards})), shards
+
+
+def _arrivals(
+    name: str, rate: float, counters: int | None, entries: int
+) -> list[tuple[float, int, str]]:
+    """When an entry comes, in which shard, of which counter."""
+    random, at, found = Random(f"{rate} {counters}"), 0.0, list[tuple[float, int, str]]()  # noqa: S311
+    for number in range(entries):
+        at += random.expovariate(rate)
+        which = random.randrange(counters or 16)
+        which += 0 if counters else number * 16
+        found.append((at, which % 4, f"{name}/{which}"))
+    return found
+
+
+def _gathered(
+    arrivals: list[tuple[float, int, str]], window_s: float
+) -> list[tuple[float, int, list[str]]]:
+    """Batches as a mapping makes them: each begins with a record and ends a window later."""
+    open_, done = dict[int, tuple[float, int, list[str]]](), list[tuple[float, int, list[str]]]()
+    for at, shard, counter in sorted(arrivals):
+        if shard in open_ and at <= open_[shard][0]:
+            open_[shard][2].append(counter)
+        else:
+            done += [open_[shard]] if shard in open_ else []
+            open_[shard] = (at + window_s, shard, [counter])
+    return sorted([*done, *open_.values()])
 
 
 def test_p9_a_total_costs_half_a_read_unit(store: Store, counter: str) -> None:

@@ -2,6 +2,7 @@
 
 from tests.http import test_openapi
 from tools.guide import promises
+from tools.guide.costs import COSTS, cost_tables
 from tools.guide.http import HTTP, http_tables
 from tools.guide.marked import with_tables
 from tools.guide.message import SCHEMA, schema_text
@@ -16,5 +17,6 @@ HOLDS.write_text(with_tables(HOLDS.read_text(), hold_tables()))
 QUOTAS.write_text(with_tables(QUOTAS.read_text(), quota_tables()))
 promises.TESTING.write_text(with_tables(promises.TESTING.read_text(), promises.tables()))
 HTTP.write_text(with_tables(HTTP.read_text(), http_tables()))
+COSTS.write_text(with_tables(COSTS.read_text(), cost_tables()))
 SCALING.write_text(with_tables(SCALING.read_text(), scaling_tables()))
 TESTING_YOUR_APP.write_text(with_tables(TESTING_YOUR_APP.read_text(), missing_tables()))

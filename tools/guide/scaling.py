@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from countledger.infra.cost import Limit, Load, Setup, Way, needs, settings_for, settled
+from countledger.infra.scaling import Limit, Load, Setup, Way, needs, settings_for, settled
 from tools.guide.marked import table_of
 
 SCALING: Final = Path(__file__).parents[2] / "docs" / "scaling.md"

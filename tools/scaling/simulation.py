@@ -10,7 +10,8 @@ from math import ceil
 from random import Random
 from typing import Final
 
-from countledger.infra.cost import PARTITION_UNITS, RECORD_MS, Load, Setup, Way
+from countledger.infra.cost import PARTITION_UNITS, RECORD_MS
+from countledger.infra.scaling import Load, Setup, Way
 
 _SECONDS: Final = 12
 _STEP: Final = 1.08

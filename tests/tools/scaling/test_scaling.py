@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 
 from countledger.compaction.report import Retire
-from countledger.infra.cost import Load, Setup, Way, first_limit, needs, settings_for, settled
+from countledger.infra.scaling import Load, Setup, Way, first_limit, needs, settings_for, settled
 from tools.guide.marked import with_tables
 from tools.guide.scaling import COUNTERS, RATES, SCALING, scaling_tables
 from tools.scaling.simulation import first_saturated
