@@ -13,6 +13,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -109,20 +110,26 @@ def _is_ours(s3: S3Client, name: str, account: str, region: str) -> bool:
     return True
 
 
-_PARAMETER: Final = "  {name}:\n    Type: String\n"
-_ARCHITECTURE: Final = "    Default: arm64\n"
+# What the bundle decides. These are parameters of the template, whose values `countledger deploy`
+# always gives. A packaged template has none of them: other tools keep the value that a parameter
+# has over a default of the next release, and would go on running the bundle of the first one.
+_OF_THE_BUNDLE: Final = ("CodeBucket", "CodeKey", "Architecture")
+_GROUP: Final = (
+    f"      - Label: {{default: Code}}\n        Parameters: [{', '.join(_OF_THE_BUNDLE)}]\n"
+)
 
 
 def packaged(template: str, bucket: str, key: str, architecture: str = "arm64") -> str:
-    """The template, whose parameters of the code name the bundle and its processor by default."""
-    for name, value in (("CodeBucket", bucket), ("CodeKey", key)):
-        declared = _PARAMETER.format(name=name)
-        if template.count(declared) != 1:
-            raise ValueError(f"the template does not declare {name} as it used to")
-        template = template.replace(declared, f'{declared}    Default: "{value}"\n')
-    if template.count(_ARCHITECTURE) != 1:
-        raise ValueError("the template does not declare Architecture as it used to")
-    return template.replace(_ARCHITECTURE, f"    Default: {architecture}\n")
+    """The template, whose resources themselves name the bundle and its processor."""
+    if template.count(_GROUP) != 1:
+        raise ValueError(f"the template does not list {', '.join(_OF_THE_BUNDLE)} as it used to")
+    template = template.replace(_GROUP, "")
+    for name, value in zip(_OF_THE_BUNDLE, (bucket, key, architecture), strict=True):
+        template, declared = re.subn(rf"^  {name}:\n(    .*\n)+", "", template, flags=re.MULTILINE)
+        template, used = re.subn(rf"!Ref {name}\b", json.dumps(value), template)
+        if declared != 1 or not used:
+            raise ValueError(f"the template does not declare and use {name} as it used to")
+    return template
 
 
 _LOCK_NAME: Final = "requirements-functions.lock"

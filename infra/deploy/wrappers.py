@@ -19,19 +19,12 @@ if TYPE_CHECKING:
 
 
 TEMPLATE_NAME: Final = "countledger.yaml"
-# What the bundle decides: the packaged template has it as defaults.
-_OF_THE_BUNDLE: Final = frozenset({"CodeBucket", "CodeKey", "Architecture"})
 _WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def snake(name: str) -> str:
     """The name of a parameter or output as Terraform and Python spell names."""
     return _WORD.sub("_", name).lower()
-
-
-def parameters_of(template: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The parameters that a user of a wrapper gives, by name."""
-    return {name: one for name, one in template["Parameters"].items() if name not in _OF_THE_BUNDLE}
 
 
 def description_of(declared: Mapping[str, Any]) -> str:
@@ -55,7 +48,7 @@ def terraform_files(text: str, bucket: str) -> dict[str, str]:
     The template, which is packaged, is uploaded to the bucket of the bundle.
     """
     template = parse_template(text)
-    parameters = parameters_of(template)
+    parameters = template["Parameters"]
     return {
         TEMPLATE_NAME: text,
         "main.tf": _MAIN_TF.format(
@@ -229,7 +222,7 @@ _PYTHON_TYPES: Final = {
 def cdk_files(text: str) -> dict[str, str]:
     """The content of each file of a CDK construct for Python and its example app, by path."""
     template = parse_template(text)
-    parameters, outputs = parameters_of(template), template["Outputs"]
+    parameters, outputs = template["Parameters"], template["Outputs"]
     return {
         TEMPLATE_NAME: text,
         "countledger_construct.py": _CONSTRUCT_PY.format(
@@ -291,7 +284,10 @@ class Countledger(Construct):
         id: str,
         *,
 {arguments}    ) -> None:
-        """Include the template. A parameter that is None has the template's default.
+        """Include the template, which names the functions' code itself.
+
+        `cdk deploy` keeps the stack's value of a parameter that is None; a new stack has the
+        template's default.
 
         Args:
             scope: the stack.

@@ -392,12 +392,13 @@ class Gathering:
             for one in found.get("Parameters", [])
         }
         tags = {one["Key"]: one["Value"] for one in found.get("Tags", [])}
+        outputs = {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", [])}
         return StackFact(
             name,
             found["StackStatus"],
             found.get("StackStatusReason", ""),
             to_ms(found.get("LastUpdatedTime") or found["CreationTime"]),
-            parameters.get("CodeKey", ""),
+            outputs.get("CodeKey", ""),
             tuple(tags.get(PUMPED_TAG, "").split()),
             parameters,
             self._connection.outputs.get("HttpApiUrl", ""),

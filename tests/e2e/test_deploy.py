@@ -1,14 +1,16 @@
 """`countledger deploy` and `package`: a stack of one's own, from nothing to its next release."""
 
-import json
+from base64 import b64encode
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from countledger.infra.deploy.deployment import Deployment, Effect
 from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.local.stack import LocalStack
-from countledger.infra.template import load_template, template_text
+from countledger.infra.template import load_template, parse_template, template_text
 from tests.e2e.command import Command
 from tests.e2e.conftest import Deploy
 from tests.e2e.world import bundle_of, release, stacks_of
@@ -141,21 +143,59 @@ def test_a_packaged_template_deploys_by_itself(
     as_json = command("package", "--bundle", str(bundle), "--json")
 
     assert text.code == as_json.code == 0, text.err + as_json.err
-    assert as_json.json["Resources"] == json.loads(json.dumps(load_template()["Resources"]))
+    assert as_json.json["Resources"].keys() == load_template()["Resources"].keys()
     module, construct = tmp_path / "module", tmp_path / "construct"
     both = ("--terraform", str(module), "--cdk", str(construct))
     wrapped = command("package", "--bundle", str(bundle), *both)
     assert wrapped.out.splitlines()[-1] == str(construct / "app.py")
     for folder in (module, construct):
         assert (folder / "countledger.yaml").read_text() == text.out
+    deployed = deployed_as_aws_does(stack, name, text.out)
+    assert "EmitPolicyArn" in {one["OutputKey"] for one in deployed["Outputs"]}
+
+
+def deployed_as_aws_does(stack: LocalStack, name: str, text: str) -> dict[str, Any]:
+    """The stack after `aws cloudformation deploy`, which keeps each parameter that it knows."""
     s3, cloudformation = stack.client("s3"), stack.client("cloudformation")
-    s3.create_bucket(Bucket=name)
-    s3.put_object(Bucket=name, Key="t.yaml", Body=text.out.encode())
-    cloudformation.create_stack(
+    now = stacks_of(stack).get(name)
+    key = f"{sha256(text.encode()).hexdigest()}.yaml"
+    if now is None:
+        s3.create_bucket(Bucket=name)
+    s3.put_object(Bucket=name, Key=key, Body=text.encode())
+    kept = {one["ParameterKey"] for one in now["Parameters"]} if now else set()
+    made = cloudformation.create_change_set(
         StackName=name,
-        TemplateURL=f"{s3.meta.endpoint_url}/{name}/t.yaml",
+        ChangeSetName=f"c{key[:20]}",
+        ChangeSetType="UPDATE" if now else "CREATE",
+        TemplateURL=f"{s3.meta.endpoint_url}/{name}/{key}",
         Capabilities=["CAPABILITY_IAM"],
+        Parameters=[
+            {"ParameterKey": one, "UsePreviousValue": True}
+            for one in sorted(kept & parse_template(text)["Parameters"].keys())
+        ],
     )
-    cloudformation.get_waiter("stack_create_complete").wait(
-        StackName=name, WaiterConfig={"Delay": 1}
-    )
+    cloudformation.execute_change_set(StackName=name, ChangeSetName=made["Id"])
+    waiter = cloudformation.get_waiter(f"stack_{'update' if now else 'create'}_complete")
+    waiter.wait(StackName=name, WaiterConfig={"Delay": 1})
+    return stacks_of(stack)[name]
+
+
+def test_a_later_package_runs_its_own_code_although_parameters_are_kept(
+    stack: LocalStack, command: Command, name: str, tmp_path: Path
+) -> None:
+    bundle, functions = tmp_path / "bundle.zip", stack.client("lambda")
+    for text in ("1", "2"):
+        bundle.write_bytes(bundle_of(text))
+        made = command("package", "--bundle", str(bundle))
+        deployed_as_aws_does(stack, name, made.out)
+
+        resources = stack.home.deployment(name).stack.resources().values()
+        running = {
+            functions.get_function(FunctionName=made)["Configuration"]["CodeSha256"]
+            for kind, made in resources
+            if kind == "AWS::Lambda::Function"
+        }
+        digest = sha256(bundle.read_bytes())
+        assert running == {b64encode(digest.digest()).decode()}
+        shown = command("status", "--stack-name", name, "--json").json["stack"]
+        assert digest.hexdigest()[:32] in shown["bundle"]

@@ -1,6 +1,7 @@
 """What the local pump reads next and how often; and a template that knows where its code is."""
 
 from itertools import accumulate, repeat
+from typing import Any
 
 import pytest
 
@@ -47,16 +48,28 @@ def test_it_is_the_turn_of(
     assert readable(listed, finished=finished) == next_ones
 
 
-def test_only_the_defaults_of_the_code_are_added() -> None:
-    made = parse_template(packaged(template_text(), "my-bucket", "countledger/1.zip"))
-    parameters = made["Parameters"]
+def test_a_packaged_template_names_its_code_and_is_the_same_else() -> None:
+    made = parse_template(packaged(template_text(), "my-bucket", "countledger/1.zip", "x86_64"))
+    named = {"CodeBucket": "my-bucket", "CodeKey": "countledger/1.zip", "Architecture": "x86_64"}
 
-    assert parameters["CodeBucket"].pop("Default") == "my-bucket"
-    assert parameters["CodeKey"].pop("Default") == "countledger/1.zip"
-    assert made == load_template()
-    assert all("Default" in one for name, one in parameters.items() if "Code" not in name)
+    def literal(part: Any) -> Any:  # noqa: ANN401 - a part of a template
+        if isinstance(part, list):
+            return [literal(one) for one in part]
+        if not isinstance(part, dict):
+            return part
+        if part.keys() == {"Ref"}:
+            return named.get(part["Ref"], part)
+        return {name: literal(one) for name, one in part.items() if name not in named}
+
+    expected = literal(load_template())
+    # The output of the same name as a parameter, and the group of these parameters.
+    expected["Outputs"]["CodeKey"] = literal(load_template()["Outputs"]["CodeKey"])
+    interface = expected["Metadata"]["AWS::CloudFormation::Interface"]
+    assert interface["ParameterGroups"].pop(0)["Parameters"] == [*named]
+    assert made == expected
+    assert all("Default" in one for one in made["Parameters"].values())
 
 
 def test_a_template_of_another_shape_is_refused() -> None:
-    with pytest.raises(ValueError, match="CodeBucket"):
+    with pytest.raises(ValueError, match="CodeBucket, CodeKey, Architecture"):
         packaged("Parameters: {}", "b", "k")

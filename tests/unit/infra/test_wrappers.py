@@ -19,12 +19,15 @@ import pytest
 
 from countledger.infra.deploy.bundle import packaged
 from countledger.infra.deploy.wrappers import cdk_files, snake, terraform_files
-from countledger.infra.template import load_template, parse_template, template_text
+from countledger.infra.template import load_template, template_text
 
 ROOT = Path(__file__).parents[3]
 TEXT = packaged(template_text(), "my-bucket", "code.zip", "x86_64")
 TEMPLATE = load_template()
 PARAMETERS = set(TEMPLATE["Parameters"]) - {"CodeBucket", "CodeKey", "Architecture"}
+FUNCTIONS = {
+    name for name, one in TEMPLATE["Resources"].items() if one["Type"] == "AWS::Lambda::Function"
+}
 MODULE = terraform_files(TEXT, "my-bucket")
 CONSTRUCT = cdk_files(TEXT)
 CDK = ROOT / ".cache/cdk/bin/python"
@@ -47,13 +50,6 @@ def blocks(file: str, kind: str) -> dict[str, Any]:
     """The blocks of a kind, by their labels."""
     found = hcl2.loads(MODULE[file])[kind]
     return {plain(name): body for one in found for name, body in one.items()}
-
-
-def test_the_packaged_template_names_its_bundle() -> None:
-    declared = parse_template(TEXT)["Parameters"]
-
-    assert declared["CodeKey"]["Default"] == "code.zip"
-    assert declared["Architecture"]["Default"] == "x86_64"
 
 
 def test_a_module_has_a_variable_for_each_parameter_and_passes_it_on() -> None:
@@ -146,7 +142,7 @@ def test_the_cdk_synthesises_the_example(tmp_path: Path) -> None:
     kept = TEMPLATE["Resources"]["Ledger"]["DeletionPolicy"]
     assert made["Resources"]["Ledger"]["DeletionPolicy"] == kept
     assert set(TEMPLATE["Outputs"]) <= set(made["Outputs"])
-    assert set(made["Parameters"]) >= set(TEMPLATE["Parameters"]) - {"IngestStream"}
+    assert set(made["Parameters"]) >= PARAMETERS - {"IngestStream"}
     assert "IngestStream" not in made["Parameters"]
     assert "on-demand" in json.dumps(made["Conditions"]["HasIngest"])
     (role,) = (one for name, one in made["Resources"].items() if name.startswith("App"))
@@ -154,3 +150,23 @@ def test_the_cdk_synthesises_the_example(tmp_path: Path) -> None:
     listed = json.loads((folder / "lists/shop.template.json").read_text())
     least = listed["Resources"]["Ledger"]["Properties"]["WriteProvisionedThroughputSettings"]
     assert "50" in json.dumps(least)
+
+
+@pytest.mark.skipif(not CDK.exists(), reason="`make test-cdk` installs the CDK")
+def test_the_cdk_deploys_the_code_of_each_release(tmp_path: Path) -> None:
+    """`cdk deploy` keeps the value of each parameter of the stack: none of them is of the code."""
+    codes = []
+    for key in ("first.zip", "second.zip"):
+        folder = written(tmp_path / key, cdk_files(packaged(template_text(), "my-bucket", key)))
+        known = {**os.environ, "CDK_OUTDIR": str(folder / "out")}
+        line = [str(CDK), "app.py"]
+        done = subprocess.run(
+            line, cwd=folder, env=known, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        made = json.loads((folder / "out/shop.template.json").read_text())
+        codes.append({name: made["Resources"][name]["Properties"]["Code"] for name in FUNCTIONS})
+
+    for code, key in zip(codes, ("first.zip", "second.zip"), strict=True):
+        expected = {"S3Bucket": "my-bucket", "S3Key": key}
+        assert code == dict.fromkeys(FUNCTIONS, expected)
