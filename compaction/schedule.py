@@ -71,8 +71,9 @@ _DAYS: Final = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _FOREIGN: Final = re.compile(r"[^0-9A-Za-z_.-]")
 _LEGIBLE: Final = 40
 _DIGEST_BYTES: Final = 10
-# After that the service drops a run that could not be started; due counters stay in the index.
-_RETRY: Final[dict[str, int]] = {"MaximumRetryAttempts": 3, "MaximumEventAgeInSeconds": 600}
+# After that the service drops a tick that it could not hand over to Lambda; due counters stay in
+# the index. Lambda then has as long to start the run, by the dispatcher's EventInvokeConfig.
+TRIGGER_RETRY: Final[dict[str, int]] = {"MaximumRetryAttempts": 3, "MaximumEventAgeInSeconds": 600}
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +232,7 @@ class Triggers:
                 "Arn": self._setting("dispatcher_arn"),
                 "RoleArn": self._setting("scheduler_role_arn"),
                 "Input": trigger_input(namespace, revision),
-                "RetryPolicy": _RETRY,
+                "RetryPolicy": TRIGGER_RETRY,
             },
         }
         answer = self._answered("create_schedule", "ConflictException", request)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from countledger.compaction.schedule import TRIGGER_RETRY
 from countledger.infra.template import (
     TemplateUnsupported,
     load_template,
@@ -89,11 +90,39 @@ def listed(value: Any) -> list[Any]:  # noqa: ANN401 - one or many, as IAM has i
 
 def test_nothing_has_a_fixed_name() -> None:
     """Several stages fit one account; the mapping and the alarms only refer to what they name."""
-    lambdas = {"AWS::Lambda::EventSourceMapping", "AWS::Lambda::Permission"}
+    lambdas = {
+        "AWS::Lambda::EventInvokeConfig",
+        "AWS::Lambda::EventSourceMapping",
+        "AWS::Lambda::Permission",
+    }
     refers = {*lambdas, "AWS::CloudWatch::Alarm"}
     for name, one in RESOURCES.items():
         if one["Type"] not in refers:
             assert not NAMES & set(one["Properties"]), name
+
+
+def test_a_tick_is_run_once_and_soon_or_not_at_all() -> None:
+    """Else Lambda runs a failed function twice more, and a throttled one for six hours."""
+    of_the_stack = {
+        one["Properties"]["Target"]["Arn"]["Fn::GetAtt"][0]: one["Properties"]["Target"]
+        for one in RESOURCES.values()
+        if one["Type"] == "AWS::Scheduler::Schedule"
+    }
+    limits = {
+        one["Properties"]["FunctionName"]["Ref"]: one
+        for one in RESOURCES.values()
+        if one["Type"] == "AWS::Lambda::EventInvokeConfig"
+    }
+
+    # The dispatcher's schedules are made by users.
+    assert limits.keys() == of_the_stack.keys() | {"Dispatcher"}
+    for function, one in limits.items():
+        properties = one["Properties"]
+        assert one["Condition"] == RESOURCES[function]["Condition"]
+        assert (properties["Qualifier"], properties["MaximumRetryAttempts"]) == ("$LATEST", 0)
+        handed_over = of_the_stack.get(function, {"RetryPolicy": TRIGGER_RETRY})
+        age_s = handed_over["RetryPolicy"]["MaximumEventAgeInSeconds"]
+        assert properties["MaximumEventAgeInSeconds"] == age_s <= 900
 
 
 def test_data_outlive_the_stack() -> None:
@@ -303,7 +332,7 @@ def test_a_function_that_compares_clocks_knows_how_far_they_may_differ(function:
 
 def test_the_audit_is_off_until_somebody_asks_for_it() -> None:
     parts = [name for name in RESOURCES if name.startswith(("Audit", "Drift"))]
-    assert len(parts) == 7
+    assert len(parts) == 8
     assert {RESOURCES[name].get("Condition") for name in parts} == {"HasAudit"}
     assert TEMPLATE["Parameters"]["AuditSchedule"]["Default"] == ""
     assert TEMPLATE["Parameters"]["AuditMode"]["Default"] == "verify"
@@ -314,7 +343,7 @@ def test_the_audit_is_off_until_somebody_asks_for_it() -> None:
 
 def test_the_probe_is_off_until_somebody_asks_for_it_and_reaches_its_own_counter_only() -> None:
     parts = [name for name in RESOURCES if name.startswith("Probe")]
-    assert len(parts) == 6
+    assert len(parts) == 7
     assert {RESOURCES[name].get("Condition") for name in parts} == {"HasProbe"}
     assert TEMPLATE["Parameters"]["Probe"]["Default"] == "off"
     for where, statement in statements():
@@ -328,7 +357,7 @@ def test_the_probe_is_off_until_somebody_asks_for_it_and_reaches_its_own_counter
 
 def test_the_releaser_finds_reads_and_updates_and_does_nothing_else() -> None:
     parts = [name for name in RESOURCES if name.startswith(("Releaser", "OverdueHolds"))]
-    assert len(parts) == 6
+    assert len(parts) == 7
     assert {RESOURCES[name].get("Condition") for name in parts} == {"ReleasesHolds"}
     assert TEMPLATE["Parameters"]["ReleaseHolds"]["Default"] == "on"
     allowed = allowed_to("ReleaserRole")
