@@ -15,6 +15,7 @@ CountledgerError
 │   ├── BadClaim  BadItem     of unique claims; an app's own item, written for it
 │   ├── BadGroupName  NoSuchGroup  NotRanked  NoWindows    of groups, rankings, windows
 │   ├── BadQuota  NoSuchQuota  QuotaExists    of quotas
+│   │   └── NotPriced         the cost of a guarded call is no amount (raised by guarded functions)
 │   ├── NotQuarantined        no record of that id is in quarantine
 │   ├── LedgerNotOpen         an asynchronous client is not open on this event loop
 │   ├── TooManyCounters       for one transaction
@@ -222,6 +223,18 @@ class NoWindows(BadInput):
 
 class BadQuota(BadInput):
     """The definition of a quota, or an amount for it, is not valid."""
+
+
+class NotPriced(BadQuota):
+    """`actual` of a guard gave no amount; what was reserved is committed.
+
+    Attributes:
+        answer: what the function returned; of a generator the list of its parts.
+    """
+
+    def __init__(self, message: str, answer: Any) -> None:  # noqa: ANN401 - of the app
+        super().__init__(message)
+        self.answer = answer
 
 
 class NoSuchQuota(BadInput):

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from countledger.ledger.asynchronous.forms import AsyncForm, awaited, iterated
 from countledger.ledger.errors import BadInput, shown
 from countledger.ledger.limits import BLOCK_DEFAULT
 from countledger.producers.claims.claims import Claims
-from countledger.producers.quotas.guard import Guard, awaits
+from countledger.producers.quotas.guard import Guard, OnFailure, OnUnpriced, form_of
 from countledger.producers.quotas.quotas import Quotas
 from countledger.producers.sequences.sequences import Lease, Sequences
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.transaction import StrictTransactions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine
 
     from countledger.ledger.amount import Amount
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
+_F = TypeVar("_F", bound="Callable[..., Coroutine[Any, Any, Any] | AsyncIterator[Any]]")
 
 
 class AsyncStrictTransactions(AsyncForm[StrictTransactions]):
@@ -110,23 +109,26 @@ class AsyncQuotas(AsyncForm[Quotas]):
         amount: Amount = 1,
         *,
         actual: Callable[[Any], Amount] | None = None,
+        on_failure: OnFailure = "release",
+        on_unpriced: OnUnpriced = "commit",
         on_error: Callable[[Exception], object] | None = None,
-    ) -> Callable[[Callable[_P, Coroutine[Any, Any, _R]]], Callable[_P, Coroutine[Any, Any, _R]]]:
-        """As `Quotas.guard`, for coroutine functions.
+    ) -> Callable[[_F], _F]:
+        """As `Quotas.guard`, for coroutine functions and asynchronous generator functions.
 
         Raises:
             BadInput: by the decorator, for another function.
-            QuotaDenied: by the decorated function.
+            QuotaDenied, NotPriced: by the decorated function.
         """
-        guard = Guard(cast("Quotas", self), counter, amount, actual, on_error)
+        guard = Guard(
+            cast("Quotas", self), counter, amount, actual, on_error, on_failure, on_unpriced
+        )
 
-        def decorate(
-            function: Callable[_P, Coroutine[Any, Any, _R]],
-        ) -> Callable[_P, Coroutine[Any, Any, _R]]:
-            if not awaits(function):
+        def decorate(function: _F) -> _F:
+            if not form_of(function).awaited:
                 raise BadInput(
-                    f"{shown(function)} is no coroutine function: guard one, or use `CountLedger`"
+                    f"{shown(function)} is no coroutine function and no asynchronous generator "
+                    "function: guard one, or use `CountLedger`"
                 )
-            return guard(function)
+            return cast("_F", guard(function))
 
         return decorate

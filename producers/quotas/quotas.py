@@ -22,7 +22,7 @@ from countledger.producers.quotas.administration import (
     limiting,
     reading,
 )
-from countledger.producers.quotas.guard import Guard
+from countledger.producers.quotas.guard import Guard, OnFailure, OnUnpriced
 from countledger.producers.quotas.quota import (
     Admitted,
     Ticket,
@@ -280,33 +280,42 @@ class Quotas:
         amount: Amount = 1,
         *,
         actual: Callable[[Any], Amount] | None = None,
+        on_failure: OnFailure = "release",
+        on_unpriced: OnUnpriced = "commit",
         on_error: Callable[[Exception], object] | None = None,
     ) -> Guard:
-        """A decorator for functions, coroutine functions and methods: denied calls do not run.
+        """A decorator for functions and generator functions, also asynchronous ones, and methods.
 
-        The calls for a coroutine function run in a thread (those of `AsyncCountLedger` in the event
-        loop).
+        Denied calls do not run. The calls for an asynchronous function run in a thread (those of
+        `AsyncCountLedger` in the event loop).
 
         Without `actual` it acquires the amount before each call. With it, it reserves the amount
-        and commits `actual(result)`; if the function raises, the reservation is released.
+        and commits `actual(answer)`. A generator reserves before its first part, and
+        commits `actual` of the list of its parts when it ends, is closed or is cancelled.
 
-        An error after the function has returned never replaces its result: if `actual` raises, or
-        returns no exact amount, what was reserved is committed; if the commit or the release fails,
-        the reservation stays counted.
+        An error after the function has returned never replaces its answer, unless `on_unpriced`
+        says so: if `actual` raises, or returns no exact amount, what was reserved is committed; if
+        the commit or the release fails, the reservation stays counted.
 
         Args:
             counter: whose limit.
             amount: what each call acquires, or reserves.
-            actual: what a call has used, by its result: an `int` or a `Decimal`, 0 or more.
+            actual: what a call has used, by its answer: an `int` or a `Decimal`, 0 or more.
+            on_failure: what is done with a reservation if the function raises: `release` it, or
+                `commit` it; of a generator what `actual` makes of its parts so far.
+            on_unpriced: what happens if `actual` gives no amount: `commit` reports the error and
+                gives the answer; `raise` raises `NotPriced`, which has the answer. A generator that
+                is closed or cancelled reports it in any case.
             on_error: called with the error of `actual`, of the commit or of the release; None: the
                 error is logged. What `on_error` raises is logged with it.
 
         Raises:
-            BadQuota: what is decorated is a generator function, or cannot be called; `actual` or
+            BadQuota: what is decorated is no function, as a class or a cached function; `actual` or
                 `on_error` is a coroutine or generator function, or cannot be called.
             QuotaDenied: by the decorated function, with the outcome in `denied`.
+            NotPriced: by the decorated function, with `on_unpriced="raise"`.
         """
-        return Guard(self, counter, amount, actual, on_error)
+        return Guard(self, counter, amount, actual, on_error, on_failure, on_unpriced)
 
     def _acquiring(
         self,

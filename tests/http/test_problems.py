@@ -22,6 +22,7 @@ _DENIED = Denied("llm:a", 3, 10, 9, datetime(2026, 1, 2, tzinfo=UTC), timedelta(
 _MADE = {
     errors.AlreadyClaimed: errors.AlreadyClaimed("text", "user-email", ("ann",), "u1"),
     errors.QuotaDenied: errors.QuotaDenied("text", _DENIED),
+    errors.NotPriced: errors.NotPriced("text", {"cost": "?"}),
     errors.Unacknowledged: errors.Unacknowledged("text", _ENTRY),
     errors.Unnumbered: errors.Unnumbered("text", None),
     errors.ConditionFailed: errors.ConditionFailed(None),

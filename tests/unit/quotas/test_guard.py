@@ -6,14 +6,14 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import pytest
 
 from countledger.infra.memory.tables import COUNTERS
-from countledger.ledger.errors import BadQuota, TicketResolved
-from countledger.producers.quotas.guard import Guard
+from countledger.ledger.errors import BadQuota, NotPriced, TicketResolved
+from countledger.producers.quotas.guard import Guard, OnFailure
 from countledger.producers.quotas.quotas import Quotas
 from countledger.testing import MemoryStack
 from tests.unit.quotas.processes import TEAM, process_like
@@ -52,31 +52,47 @@ class _AsyncStreams:
     [
         _stream,
         _async_stream,
-        partial(_stream, 3),
-        partial(partial(_async_stream), 3),
+        partial(_stream),
+        partial(partial(_async_stream)),
         _Streams(),
-        partial(_Streams(), 3),
+        partial(_Streams()),
         _Streams().method,
-        partial(_Streams().method, 3),
+        partial(_Streams().method),
         _Streams.static,
-        _Streams.__dict__["static"],
         _AsyncStreams(),
-        lambda: (yield 1),
     ],
 )
-@pytest.mark.parametrize("actual", [None, abs])
-def test_the_function_of_a_generator_is_refused_when_it_is_decorated(
-    quotas: Quotas, function: Callable[..., Any], actual: Callable[[Any], int] | None
+def test_each_function_of_a_generator_is_counted_when_it_has_ended(
+    quotas: Quotas, function: Callable[..., Any]
 ) -> None:
-    with pytest.raises(BadQuota, match=r"generator.*use `reserve`, and `commit` at the end"):
-        quotas.guard(TEAM, 4, actual=actual)(function)
+    guarded = quotas.guard(TEAM, 4, actual=len)(function)
+
+    async def read(stream: AsyncIterator[int]) -> list[int]:
+        return [part async for part in stream]
+
+    stream = guarded(1)
     assert quotas.show(TEAM).used == 0
+    parts = asyncio.run(read(stream)) if hasattr(stream, "asend") else list(stream)
+    assert len(parts) == 1
+    assert quotas.show(TEAM).used == 1
 
 
-@pytest.mark.parametrize("function", [None, 5, classmethod(5)])  # type: ignore[arg-type]
+@cache
+def _cached(cost: int) -> int:
+    return cost
+
+
+@pytest.mark.parametrize("function", [None, 5, classmethod(5), _Streams, _cached, property(abs)])  # type: ignore[arg-type]
 def test_what_is_no_function_is_refused(quotas: Quotas, function: Any) -> None:  # noqa: ANN401 - no function
     with pytest.raises(BadQuota, match="is no function"):
         quotas.guard(TEAM)(function)
+
+
+@pytest.mark.parametrize("name", ["on_failure", "on_unpriced"])
+def test_an_unknown_choice_is_refused(quotas: Quotas, name: str) -> None:
+    given: dict[str, Any] = {name: "ignore"}
+    with pytest.raises(BadQuota, match=f"{name} 'ignore' must be `[a-z]+` or `[a-z]+`"):
+        quotas.guard(TEAM, 4, **given)
 
 
 async def _used_later(result: int) -> int:
@@ -197,6 +213,35 @@ def test_an_answer_that_was_paid_for_reaches_its_caller(
     assert words in str(one)
     assert quotas.show(TEAM).used == 4
     assert [one["state"] for one in stack.items(COUNTERS) if "state" in one] == ["committed"]
+
+
+@_each_form
+def test_a_cost_that_is_no_amount_can_be_raised_with_the_answer(
+    quotas: Quotas, caplog: pytest.LogCaptureFixture, form: str
+) -> None:
+    call = _call_of(quotas.guard(TEAM, 4, actual=_broken, on_unpriced="raise"), form)
+
+    with pytest.raises(NotPriced, match="what was reserved is committed") as raised:
+        call(1)
+
+    assert raised.value.answer == 1
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+    assert quotas.show(TEAM).used == 4
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(("on_failure", "used"), [("release", 0), ("commit", 4)])
+@_each_form
+def test_a_reservation_of_a_function_that_raised(
+    quotas: Quotas, on_failure: OnFailure, used: int, form: str
+) -> None:
+    def fails(_cost: int) -> int:
+        raise ZeroDivisionError
+
+    call = _call_of(quotas.guard(TEAM, 4, actual=abs, on_failure=on_failure), form, fails)
+    with pytest.raises(ZeroDivisionError):
+        call(1)
+    assert quotas.show(TEAM).used == used
 
 
 @_each_form
