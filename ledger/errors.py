@@ -242,7 +242,7 @@ class NoSuchQuota(BadInput):
 
 
 class QuotaExists(BadInput):
-    """A quota of that prefix exists."""
+    """A quota of that prefix and kind of window exists."""
 
 
 class NotQuarantined(BadInput):
@@ -308,7 +308,15 @@ class QuotaDenied(Refused):
 
 
 class TicketResolved(Refused):
-    """A reservation was committed with another amount, or released; nothing was changed."""
+    """A reservation was committed or released before; nothing was changed.
+
+    Attributes:
+        actual: the amount that it was committed with; None: it was released.
+    """
+
+    def __init__(self, message: str, actual: Any = None) -> None:  # noqa: ANN401 - an amount
+        super().__init__(message)
+        self.actual = actual
 
 
 class TicketExpired(Refused):

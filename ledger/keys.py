@@ -38,10 +38,11 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (`namespace#<ns>`, `windows`), the windows of a namespace; of each
                              counter there (counter, `w#<id>#month#<month>`), days of a month;
                              `w#<id>#day#<day>`, hours; `w#<id>#hour#<time>`, minutes;
-                             (`quota#`, prefix), a quota; (`quota#<incarnation>`, counter), the
-                             limit of one of its counters; and of such a counter
-                             (`quota#<incarnation>#<counter>`, `w#<window>`), what one window has
-                             used, and `m#<id>` beside it, a marker
+                             (`quota#`, `<prefix>#<per>`), a quota; (`quota#<incarnation>`,
+                             counter), the limit of one of its counters;
+                             (`quota#<incarnation>#<window>#<digit>`, `w#<counter>`), what one
+                             of them has used in a window;
+                             (`quota#keys#<counter>`, `m#<id>`), the marker of a key
 
 No counter name holds a `#`, so no counter has the key of another item.
 """
@@ -413,22 +414,35 @@ def run_key(namespace: str) -> dict[str, str]:
     return {"counter": NAMESPACE_PREFIX + namespace, "part": RUN}
 
 
-def quota_key(prefix: str) -> dict[str, str]:
+def quota_key(prefix: str, per: str) -> dict[str, str]:
     """The key of a quota; all of them are in one partition."""
-    return {"counter": QUOTA_PREFIX, "part": prefix}
+    return {"counter": QUOTA_PREFIX, "part": quota_part(prefix) + per}
+
+
+def quota_part(prefix: str) -> str:
+    """The beginning of the sort keys of the quotas of a prefix."""
+    return f"{prefix}#"
 
 
 def quota_limit_key(incarnation: str, counter: str) -> dict[str, str]:
     return {"counter": QUOTA_PREFIX + incarnation, "part": counter}
 
 
+def quota_window_partitions(incarnation: str, window: str) -> list[str]:
+    """All partitions of the counters of one window of a quota."""
+    return [f"{QUOTA_PREFIX}{incarnation}#{window}#{digit:x}" for digit in range(16)]
+
+
 def quota_window_key(incarnation: str, counter: str, window: str) -> dict[str, str]:
-    return {"counter": f"{QUOTA_PREFIX}{incarnation}#{counter}", "part": WINDOW_PREFIX + window}
+    """Where a window of a counter is counted; the counters of a window are in 16 partitions."""
+    digit = blake2b(counter.encode(), digest_size=1, person=b"quota").digest()[0] % 16
+    partition = quota_window_partitions(incarnation, window)[digit]
+    return {"counter": partition, "part": WINDOW_PREFIX + counter}
 
 
-def quota_marker_key(incarnation: str, counter: str, key_id: str) -> dict[str, str]:
-    """The key of the marker of a key of a quota's counter: of no window."""
-    return {"counter": f"{QUOTA_PREFIX}{incarnation}#{counter}", "part": MARKER_PREFIX + key_id}
+def quota_marker_key(counter: str, key_id: str) -> dict[str, str]:
+    """The key of the marker of a key: of no quota and of no window."""
+    return {"counter": f"{QUOTA_PREFIX}keys#{counter}", "part": MARKER_PREFIX + key_id}
 
 
 def windows_key(namespace: str) -> dict[str, str]:

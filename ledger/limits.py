@@ -200,6 +200,8 @@ QUARANTINE_HANDLED_LIFE_MS: Final = 90 * DAY_MS
 # For how long a process may use a limit of a quota that it has read. A changed limit is seen this
 # much later, and a request under the old one leaves within this time.
 QUOTA_LIMIT_LIFE_MS: Final = 5 * SECOND_MS
+# How many limits an amount may be counted under at once: a ticket and its marker name them all.
+ADMISSION_LIMITS_MAX: Final = 20
 # For how long after the end of its window a reservation may be committed or released; and a key
 # is remembered for at least as long after its acquire.
 TICKET_LIFE_MS: Final = DAY_MS

@@ -10,8 +10,8 @@
 The function is the call itself: its name, its parameters and their types are checked like those of
 any function. Its docstring is the help of the command and the description of the route. A
 parameter before the `*` is an argument of the command, another one an option; what the path of the
-route does not name is in its body, or in the query of a GET. It returns a view, views as they come,
-nothing, or an outcome that is no success (`refusals.py`).
+route does not name is in its body, or in the query of a GET or DELETE. It returns a view, views as
+they come, nothing, or an outcome that is no success (`refusals.py`).
 
 What is not of this form (files, streams, input from a terminal) is a command or a route by hand.
 """

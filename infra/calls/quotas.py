@@ -1,5 +1,6 @@
 """The calls of quotas: `countledger quota`, `/v1/quotas`, `/v1/usage`."""
 
+import json
 import re
 from collections.abc import Iterator
 from datetime import datetime
@@ -16,6 +17,7 @@ from countledger.infra.calls.call import (
     Call,
     Calls,
     GivenKey,
+    NeedsScope,
     Param,
 )
 from countledger.infra.calls.shapes import (
@@ -34,8 +36,9 @@ from countledger.ledger import keys
 from countledger.ledger.amount import Amount, to_text
 from countledger.ledger.clock import to_datetime, to_ms
 from countledger.ledger.errors import BadQuota, CountledgerError
+from countledger.ledger.limits import ADMISSION_LIMITS_MAX
 from countledger.ledger.values import parse_delta_text
-from countledger.producers.quotas.quota import Quota, Ticket
+from countledger.producers.quotas.quota import CountedIn, Quota, Ticket
 
 QUOTAS: Final = Calls(
     "quota",
@@ -58,32 +61,36 @@ _NAME: Final = re.compile(r"[!-~]{1,300}")
 
 
 def to_ticket(ticket: Ticket) -> str:
-    """A ticket as a text; it grants nothing without a scope of its counter's namespace."""
+    """A ticket as a text; it grants nothing without scopes of its counters' namespaces."""
+    places = json.dumps(ticket.counted_in, separators=(",", ":"), ensure_ascii=False)
     return to_cursor(
-        ticket.counter,
-        to_text(ticket.amount),
-        ticket.incarnation,
-        ticket.window,
-        ticket.key_id,
-        ticket.reservation,
-        to_ms(ticket.until),
+        to_text(ticket.amount), places, ticket.key_id, ticket.reservation, to_ms(ticket.until)
     )
 
 
 def from_ticket(text: str) -> Ticket:
     try:
-        found = from_cursor(text, str, str, str, str, str, str, int)
+        found = from_cursor(text, str, str, str, str, int)
         assert found is not None  # noqa: S101 - a text is given
-        counter, amount, incarnation, window, key_id, reservation, until_ms = found
-        until: datetime = to_datetime(until_ms)
-        if not all(_NAME.fullmatch(one) for one in (incarnation, window, key_id, reservation)):
+        amount, places, key_id, reservation, until_ms = found
+        counted_in = tuple(_counted_in(*one) for one in json.loads(places))
+        if not counted_in or not all(_NAME.fullmatch(one) for one in (key_id, reservation)):
             raise BadQuota("a part of it is none")
-        counter = keys.check_counter(counter)
-        return Ticket(
-            counter, parse_delta_text(amount), incarnation, window, key_id, reservation, until
-        )
-    except (CountledgerError, ValueError, OverflowError, OSError):  # also times out of range
+        until: datetime = to_datetime(until_ms)
+        return Ticket(parse_delta_text(amount), counted_in, key_id, reservation, until)
+    except (CountledgerError, ValueError, TypeError, OverflowError, OSError, RecursionError):
+        # Also times out of range.
         raise BadQuota(f"ticket {text[:60]!r} is of no reservation of this stack") from None
+
+
+def _counted_in(*parts: Any) -> CountedIn:  # noqa: ANN401 - of JSON
+    if [*map(type, parts)] != [str, str, str, str, str, int]:
+        raise BadQuota("a part of it is none")
+    found = CountedIn(*parts)
+    keys.check_counter(found.counter)
+    if not all(map(_NAME.fullmatch, (found.incarnation, found.window))):
+        raise BadQuota("a part of it is none")
+    return found
 
 
 # ---- parameters ----
@@ -94,6 +101,17 @@ Prefix = Annotated[
 Counter = Annotated[CounterText, Param("The counter, as llm:team-1.")]
 LimitText = Annotated[Amount, amount_text("limit", BadQuota)]
 Actual = Annotated[Amount, amount_text("actual amount", BadQuota)]
+Kind = Annotated[
+    PerText | None,
+    Param("The kind of window, where the prefix or the counter has several quotas."),
+]
+# Of a call under several limits.
+Also = Annotated[
+    list[CounterText] | None,
+    Field(max_length=ADMISSION_LIMITS_MAX),
+    Param("Another counter that it is counted for; repeatable: for all of them, or for none."),
+    WRITES,
+]
 Limit = Annotated[LimitText, Param("What each counter may use in one window.")]
 Wanted = Annotated[
     Amount,
@@ -105,7 +123,7 @@ TicketText = Annotated[
     Ticket,
     Text(from_ticket, r"^[A-Za-z0-9_-]+$", minLength=1, maxLength=_TICKET_MAX),
     Param("The reservation, as `reserve` showed it."),
-    WRITES,
+    NeedsScope(ScopeVerb.WRITE, lambda ticket: map(keys.namespace_of, ticket.counters)),
 ]
 
 
@@ -134,10 +152,11 @@ _OF_QUOTA: Final = tuple(name for name in QuotaView.model_fields if name != "cou
 
 
 class UsageView(View):
-    """What a counter has used in its present window."""
+    """What a counter has used under one of its quotas, in the present window."""
 
     counter: str
     prefix: str
+    per: str
     limit: AmountText
     overridden: bool
     used: AmountText
@@ -147,8 +166,23 @@ class UsageView(View):
     resets_at: ShownTime
 
 
+class LimitView(View):
+    """One of the limits, after the amount was counted."""
+
+    counter: str
+    prefix: str
+    per: str
+    window: str
+    limit: AmountText | None
+    remaining: AmountText | None
+    resets_at: ShownTime
+
+
 class AdmittedView(View):
-    """The amount is counted, and within the limit."""
+    """The amount is counted, and within every limit.
+
+    `counter`, `window`, `remaining` and `resets_at` are of the limit with the least left.
+    """
 
     counter: str
     amount: AmountText
@@ -157,23 +191,32 @@ class AdmittedView(View):
     resets_at: ShownTime
     duplicate: bool | None
     ticket: Annotated[str | None, Field(description="of a reservation")]
+    limits: list[LimitView]
 
     @classmethod
     def of(cls, outcome: Admitted | Denied) -> "AdmittedView | Denied":
         if isinstance(outcome, Denied):
             return outcome
         ticket = None if outcome.ticket is None else to_ticket(outcome.ticket)
-        names = (name for name in cls.model_fields if name != "ticket")
-        return cls(**{name: getattr(outcome, name) for name in names}, ticket=ticket)
+        limits = [LimitView.model_validate(one) for one in outcome.limits]
+        names = (name for name in cls.model_fields if name not in {"ticket", "limits"})
+        found = {name: getattr(outcome, name) for name in names}
+        return cls(**found, ticket=ticket, limits=limits)
+
+    def row(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in type(self).model_fields if name != "limits"}
 
 
 class CommittedView(View):
     """What was used is counted."""
 
-    counter: str
+    counters: list[str]
     actual: AmountText
     overrun: AmountText
     duplicate: bool
+
+    def row(self) -> dict[str, object]:
+        return {**super().row(), "counters": " ".join(self.counters)}
 
 
 class ReleasedView(View):
@@ -204,6 +247,8 @@ def create_quota(
 ) -> QuotaView:
     """Create a quota; kind of window, time zone and method stay as they are.
 
+    A prefix may have a quota for each kind of window: an amount must fit into all of them.
+
     Examples:
       countledger quota create llm: --limit 30 --per day
       countledger quota create api:free- --limit 100 --per hour --time-zone Europe/Berlin
@@ -215,13 +260,16 @@ def create_quota(
 
 
 @QUOTAS.op("set", "PUT /v1/quotas/{prefix}/limit 204", costs="A read unit and a write unit.")
-def set_limit(call: Call, prefix: Annotated[Prefix, ADMINISTERS], limit: Limit) -> None:
+def set_limit(
+    call: Call, prefix: Annotated[Prefix, ADMINISTERS], limit: Limit, *, per: Kind = None
+) -> None:
     """Change the limit of a quota, also while it is used. Processes see it within five seconds.
 
     Examples:
       countledger quota set llm: 50
+      countledger quota set llm: 1000 --per month
     """
-    call.ledger.quotas.set_limit(prefix, limit)
+    call.ledger.quotas.set_limit(prefix, limit, per=per)
 
 
 @QUOTAS.op(
@@ -235,6 +283,8 @@ def override_limit(
     limit: Annotated[
         LimitText | None, Param("Its own limit; none: that of its quota again.", none="none")
     ],
+    *,
+    per: Kind = None,
 ) -> None:
     """Give one counter a limit of its own; without one it has that of its quota again.
 
@@ -242,28 +292,31 @@ def override_limit(
       countledger quota override llm:team-1 80
       countledger quota override llm:team-1 none
     """
-    call.ledger.quotas.override(counter, limit)
+    call.ledger.quotas.override(counter, limit, per=per)
 
 
 @QUOTAS.op(
     "acquire",
     "POST /v1/usage/{counter}/acquisitions",
-    costs="Two write units (method `request_token`) or four (`marker`), and a read unit.",
+    costs="Two write units for each limit, two for the marker (method `marker`), and a read unit "
+    "for each limit.",
 )
 def acquire(
     call: Call,
     counter: Annotated[Counter, WRITES],
     amount: Wanted = 1,
     *,
+    also: Also = None,
     key: GivenKey = None,
     prefer: Annotated[
         Literal["under", "over"],
         Param("After a lost answer: over = at least once, under = at most once.", only="command"),
     ] = "under",
 ) -> AdmittedView | Denied:
-    """Count an amount in the present window, if the limit allows it: else it is denied.
+    """Count an amount in the present windows, if every limit allows it: else it is denied.
 
-    The answer names the window in which it is counted, what the window has left, and its end.
+    It is counted under each quota of each counter, or under none. The answer has the windows in
+    which it is counted, what each has left, and its end; or the limit that refuses.
 
     Exit codes: 0 admitted. 4 denied; the line says when to try again. 3 unknown, or refused for
     now. 2 bad input, or no quota is for the counter.
@@ -271,17 +324,24 @@ def acquire(
     Examples:
       countledger quota acquire llm:team-1 0.05
       countledger quota acquire llm:team-1 0.05 --key request-9
+      countledger quota acquire llm:team-1 0.05 --also org:acme --also user:u7
     """
-    return AdmittedView.of(call.ledger.quotas.acquire(counter, amount, key=key, prefer=prefer))
+    counters = [counter, *(also or [])]
+    return AdmittedView.of(call.ledger.quotas.acquire(counters, amount, key=key, prefer=prefer))
 
 
 @QUOTAS.op(
     "reserve",
     "POST /v1/usage/{counter}/reservations",
-    costs="Four write units and a read unit.",
+    costs="Two write units for each limit, two for the marker, and a read unit for each limit.",
 )
 def reserve(
-    call: Call, counter: Annotated[Counter, WRITES], amount: Wanted, *, key: GivenKey = None
+    call: Call,
+    counter: Annotated[Counter, WRITES],
+    amount: Wanted,
+    *,
+    also: Also = None,
+    key: GivenKey = None,
 ) -> AdmittedView | Denied:
     """Count the most that something may cost, as an acquisition; commit or release it afterwards.
 
@@ -292,10 +352,15 @@ def reserve(
     Examples:
       countledger quota reserve llm:team-1 2 --key request-9
     """
-    return AdmittedView.of(call.ledger.quotas.reserve(counter, amount, key=key))
+    counters = [counter, *(also or [])]
+    return AdmittedView.of(call.ledger.quotas.reserve(counters, amount, key=key))
 
 
-@QUOTAS.op("commit", "POST /v1/commits", costs="Four write units; one if both are equal.")
+@QUOTAS.op(
+    "commit",
+    "POST /v1/commits",
+    costs="Two write units for each limit, and two for the marker; one in all if both are equal.",
+)
 def commit(
     call: Call,
     ticket: TicketText,
@@ -309,7 +374,11 @@ def commit(
     return CommittedView.model_validate(call.ledger.quotas.commit(ticket, actual))
 
 
-@QUOTAS.op("release", "POST /v1/releases", costs="Four write units.")
+@QUOTAS.op(
+    "release",
+    "POST /v1/releases",
+    costs="Two write units for each limit, and two for the marker.",
+)
 def release(call: Call, ticket: TicketText) -> ReleasedView:
     """Count nothing for a reservation; `released` is false if it was released before.
 
@@ -319,14 +388,19 @@ def release(call: Call, ticket: TicketText) -> ReleasedView:
     return ReleasedView(released=call.ledger.quotas.release(ticket))
 
 
-@QUOTAS.op("show", "GET /v1/usage/{counter}", costs="Up to three read units.")
-def show_usage(call: Call, counter: Annotated[Counter, READS]) -> UsageView:
-    """Show what a counter has used in its present window.
+@QUOTAS.op(
+    "show",
+    "GET /v1/usage/{counter}",
+    costs="A read unit, and up to two for each quota.",
+    whole=True,
+)
+def show_usage(call: Call, counter: Annotated[Counter, READS]) -> Iterator[UsageView]:
+    """Show what a counter has used under each of its quotas, in the present windows.
 
     Examples:
       countledger quota show llm:team-1
     """
-    return UsageView.model_validate(call.ledger.quotas.show(counter))
+    return map(UsageView.model_validate, call.ledger.quotas.show(counter))
 
 
 @QUOTAS.op(
@@ -354,7 +428,7 @@ def list_quotas(call: Call) -> Iterator[QuotaView]:
     costs="A read unit, a write unit, and one for each counter's own limit.",
     confirm="Delete quota {prefix!r}, and what its counters have used?",
 )
-def delete_quota(call: Call, prefix: Annotated[Prefix, ADMINISTERS]) -> None:
+def delete_quota(call: Call, prefix: Annotated[Prefix, ADMINISTERS], *, per: Kind = None) -> None:
     """Delete a quota, with what its counters have used. At a terminal it asks first.
 
     Nothing is admitted under it any more, within five seconds. Elsewhere --yes is required.
@@ -362,4 +436,4 @@ def delete_quota(call: Call, prefix: Annotated[Prefix, ADMINISTERS]) -> None:
     Examples:
       countledger quota delete llm: --yes
     """
-    call.ledger.quotas.delete(prefix)
+    call.ledger.quotas.delete(prefix, per=per)

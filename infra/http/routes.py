@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from countledger.infra.calls.call import Call, Calls, Op, Parameter
 
-_WITH_QUERY: Final = frozenset({"GET"})
+_WITH_QUERY: Final = frozenset({"GET", "DELETE"})
 # Paragraphs of the help that are about commands alone.
 _OF_COMMANDS: Final = re.compile(r"\n\n(?:Exit codes|Examples):.*", re.DOTALL)
 

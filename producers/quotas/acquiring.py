@@ -1,48 +1,42 @@
-"""Acquires and reserves: the amount is counted in the window of the call, or denied.
+"""Acquires and reserves: the amount is counted in the windows of the call, or denied.
 
-    without a key                one update                          1 write unit
-    method request_token, a key  the update under a client token     2 write units, 1 read unit
-    method marker, a key,        the update and a marker of the key  4 write units, 1 read unit
-    and every reserve
+It is counted under each limit of each counter by one update, all in one transaction; n: how many.
 
-The window of a call is that of the time when it began, for all of its attempts. The answers mean:
+    without a key, n = 1         the update                            1 write unit
+    without a key, n > 1         the updates                           2 n write units, n read units
+    a key, and every quota has   the updates under a client token      2 n write units, n read units
+    method request_token
+    another key, and every       the updates and a marker of the key   2 n + 2 write units, n read
+    reserve                                                            units
+
+The windows of a call are those of the time when it began, for all of its attempts. The answers
+mean:
 
     done                        admitted
     marker exists               this call's, or a duplicate, in whatever window; another amount or
-                                another kind of call: the key was reused
-    condition of the window     a newer revision of the limit: the limit is read again, and the
+                                another kind of call, or other counters: the key was reused
+    condition of a window       a newer revision of the limit: the limit is read again, and the
                                 amount is tried again. Else it does not fit: denied
     token of other writes       the key was used within ten minutes, with another amount or window,
-                                or under another revision
+                                or under other limits
     throttle, conflict          nothing was written: again
     no answer                   with a key: again. Without: as `prefer` says, no more attempt
                                 (at-most-once) or again (at-least-once)
 
 A token is forgotten ten minutes after its success, and a late request is not. So a request with a
-token names the number of the fence of its window (`fence`). After one without an answer the call
-raises the number (one write unit) and asks with the same request once more (two): the token says
+token names the number of the fence of its first window (`fence`). After one without an answer the
+call raises the number (one write unit) and asks with the same request once more: the token says
 whether it was counted. If not, it is sent under the new number. An amount is never denied while a
 request of the call may be applied.
 
 A denial is final only if no request of this call can still be applied. Otherwise the outcome is
 unknown: the same call under its key finds out.
 
-The writes of quotas, and what their answers mean: admitted, denied, or another limit. Pure.
-
-The counter of a window (`used`) is made by the first write of the window, an upsert. So no job
-makes or resets it, and two first writes meet in one item. Each admission names
-
-- the window, by the key of the item;
-- the quota, by its incarnation in the key: a quota that is deleted and created again begins with
-  other items;
-- the revision of the limit: once a write under a newer revision was stored, every older one is
-  refused, and its process reads the limit again.
-
-Commits and releases: a reservation is resolved once, in the window that it was counted in.
+Commits and releases: a reservation is resolved once, in the windows that it was counted in.
 
 One transaction moves the marker of the reservation from `reserved` to its end and corrects the
-counter of its window: four write units. A commit of exactly the reserved amount changes the marker
-alone: one write unit. The answers mean:
+counters of its windows: two write units for each, and two for the marker. A commit of exactly the
+reserved amount changes the marker alone: one write unit. The answers mean:
 
     done                       this call did it
     marker is resolved         by this call or another one: a duplicate if in the same way, else
@@ -61,9 +55,7 @@ from enum import Enum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from countledger.ledger import amount as amounts
-from countledger.ledger import keys
-from countledger.ledger.amount import add, negated, to_text
+from countledger.ledger.amount import add, negated
 from countledger.ledger.attempts import (
     PASSING,
     Again,
@@ -76,46 +68,38 @@ from countledger.ledger.attempts import (
     raise_exhausted,
 )
 from countledger.ledger.calendar import window_of, zone_of
-from countledger.ledger.clock import to_datetime, to_ms
+from countledger.ledger.clock import to_ms
 from countledger.ledger.errors import (
     BadQuota,
     ConditionFailed,
-    CorruptItem,
     CountledgerError,
-    IdempotencyKeyReused,
+    Reason,
     Throttled,
-    TicketExpired,
-    TicketResolved,
     TokenMismatch,
     TransactionCancelled,
     Unclear,
 )
-from countledger.ledger.operations import (
-    Absent,
-    Add,
-    AllOf,
-    AnyOf,
-    Assign,
-    AssignOnce,
-    Compare,
-    Get,
-    Put,
-    Transact,
-    Update,
+from countledger.ledger.limits import ADMISSION_LIMITS_MAX
+from countledger.ledger.operations import Get, GetMany, Transact
+from countledger.producers.quotas.plan import (
+    ADVICE,
+    COMMITTED,
+    RELEASED,
+    Decision,
+    LimitChanged,
+    Share,
+    Wanted,
+    admission,
+    correction,
+    counted_in_of,
+    expired,
+    marker,
+    raising,
+    resolution,
+    resolved_by,
 )
-from countledger.producers.quotas.quota import (
-    Admitted,
-    Committed,
-    Denied,
-    Ticket,
-    denied,
-    left_of,
-    marker_expires_at,
-    tickets_until_ms,
-    window_expires_at,
-)
+from countledger.producers.quotas.quota import Admitted, Committed, Denied, Ticket
 from countledger.producers.strict.change import (
-    FENCE,
     FENCES_ASKED,
     KnownFences,
     check_key_age,
@@ -129,214 +113,9 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Attempts, Exhausted, Reply, Steps, Verdict
     from countledger.ledger.attributes import Item, Key
-    from countledger.ledger.calendar import Window
     from countledger.ledger.connection import Connection
-    from countledger.ledger.operations import Condition
     from countledger.producers.quotas.administration import Limits
-    from countledger.producers.quotas.quota import CounterLimit
-
-
-ACQUIRED: Final = "acquired"
-RESERVED: Final = "reserved"
-COMMITTED: Final = "committed"
-RELEASED: Final = "released"
-ADVICE: Final = (
-    "the amount may be counted or not. With a key: call again with the same key. Without one: take "
-    "it as not admitted; if it was counted, it is gone with its window"
-)
-
-
-def admission(
-    table: str, limit: CounterLimit, window: Window, amount: Amount, *more: Condition
-) -> Update:
-    """Count an amount that is not above the limit, if it still fits: one write unit.
-
-    `more` holds of the counter of the window, if there is one.
-    """
-    most = amounts.add(limit.amount, amounts.negated(amount))
-    fits = AllOf(Compare("used", "<=", most), Compare("revision", "<=", limit.revision), *more)
-    return Update(
-        table,
-        keys.quota_window_key(limit.quota.incarnation, limit.counter, window.name),
-        (
-            Assign("revision", limit.revision),
-            AssignOnce("expires_at", window_expires_at(window.end_ms)),
-            Add("used", amount),
-        ),
-        AnyOf(Absent("part"), fits),
-        returning="ALL_NEW",
-    )
-
-
-def raising(table: str, limit: CounterLimit, window: Window) -> Update:
-    """Raise the fence of the counter of a window, which it may create: one write unit.
-
-    A request that is under way would create it otherwise.
-    """
-    clauses = (
-        AssignOnce("revision", limit.revision),
-        AssignOnce("expires_at", window_expires_at(window.end_ms)),
-        Add("used", 0),
-        Add(FENCE, 1),
-    )
-    key = keys.quota_window_key(limit.quota.incarnation, limit.counter, window.name)
-    return Update(table, key, clauses, returning="ALL_NEW")
-
-
-def marker(table: str, limit: CounterLimit, window: Window, key_id: str, facts: Item) -> Put:
-    """Record what was done under a key, if the key has no marker: of whatever window."""
-    item = {
-        **keys.quota_marker_key(limit.quota.incarnation, limit.counter, key_id),
-        **facts,
-        "window": window.name,
-        "window_end": window.end_ms,
-        "expires_at": marker_expires_at(window.end_ms),
-    }
-    return Put(table, item, Absent("part"))
-
-
-def resolution(table: str, ticket: Ticket, state: str, actual: Amount, call: str) -> Update:
-    """Resolve a reservation, if it is this one and open.
-
-    What the marker says counts: a ticket may come back from a stranger with another amount.
-    """
-    return Update(
-        table,
-        ticket.marker_key,
-        (Assign("state", state), Assign("actual", actual), Assign("resolved_by", call)),
-        AllOf(
-            Compare("call", "=", ticket.reservation),
-            Compare("state", "=", RESERVED),
-            Compare("amount", "=", ticket.amount),
-            Compare("window", "=", ticket.window),
-        ),
-    )
-
-
-def correction(table: str, ticket: Ticket, actual: Amount) -> Update | None:
-    """Count the actual amount instead of the reserved one, in the window of the reservation.
-
-    Without a look at the limit: what was spent is spent. None: the two are equal.
-    """
-    difference = amounts.add(actual, amounts.negated(ticket.amount))
-    if not difference:
-        return None
-    clauses = [Add("used", difference)]
-    if difference > 0:
-        clauses.append(Add("overrun", difference))
-    # The counter of a window outlives its tickets. Were it gone, nothing may bring it back.
-    return Update(table, ticket.window_key, tuple(clauses), Compare("used", ">=", ticket.amount))
-
-
-class LimitChanged(CountledgerError):
-    """The limit must be read again; nothing was written by this request (inner use)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a call wants, the same for every attempt.
-
-    The time when it began (`at_ms`) decides the window. `key` is as the caller gave it, without its
-    time, and `key_id` its id, or drawn for this call. `reserve`: the amount may be corrected later.
-    `again`: without a key, a request without an answer is sent again.
-    """
-
-    counter: str
-    amount: Amount
-    at_ms: int
-    call: str
-    key: str | None
-    key_at_ms: int | None
-    key_id: str
-    reserve: bool
-    again: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """An amount under one limit, as it was read, in one window."""
-
-    wanted: Wanted
-    limit: CounterLimit
-    window: Window
-
-    @property
-    def marker_key(self) -> dict[str, str]:
-        """Where the key of the call is remembered."""
-        wanted = self.wanted
-        return keys.quota_marker_key(self.limit.quota.incarnation, wanted.counter, wanted.key_id)
-
-    def denied(self, used: Amount | None, now_ms: int) -> Denied:
-        """The outcome for an amount that does not fit; `used` as far as it is known."""
-        return denied(self.limit, self.wanted.amount, used, self.window, now_ms)
-
-    def refused(self, item: Item | None, now_ms: int) -> Denied:
-        """Why the counter of the window refuses the amount.
-
-        `LimitChanged`: it knows a newer revision. `CorruptItem`: it has no reason.
-        """
-        found = item or {}
-        if found.get("revision", 0) > self.limit.revision:
-            raise LimitChanged("the counter of the window knows a newer limit")
-        used = found.get("used")
-        if used is None or add(used, self.wanted.amount) <= self.limit.amount:
-            raise CorruptItem(
-                f"quota of {self.wanted.counter!r}: what window {self.window.name} has used "
-                f"({used}) contradicts its refusal; the item was changed by hand",
-                item,
-            )
-        return self.denied(used, now_ms)
-
-    def admitted(self, used: Amount | None, reservation: str | None = None) -> Admitted:
-        """The outcome for an amount that is counted; `used` as far as it is known."""
-        wanted, window = self.wanted, self.window
-        ticket = None
-        if wanted.reserve:
-            ticket = Ticket(
-                wanted.counter,
-                wanted.amount,
-                self.limit.quota.incarnation,
-                window.name,
-                wanted.key_id,
-                reservation or wanted.call,
-                to_datetime(tickets_until_ms(window.end_ms)),
-            )
-        left = None if used is None else left_of(self.limit.amount, used)
-        ends = to_datetime(window.end_ms)
-        return Admitted(wanted.counter, wanted.amount, window.name, left, ends, ticket=ticket)
-
-    def meaning_of(self, marker: Item) -> Admitted:
-        """What a marker that exists says of this call, in whatever window it is counted."""
-        wanted, state = self.wanted, marker.get("state")
-        reserved = state != ACQUIRED
-        if marker.get("amount") != wanted.amount or reserved is not wanted.reserve:
-            raise IdempotencyKeyReused(
-                f"idempotency key {wanted.key!r} of {wanted.counter!r} was used to "
-                f"{'reserve' if reserved else 'acquire'} {marker.get('amount')}, and now comes to "
-                f"{'reserve' if wanted.reserve else 'acquire'} {to_text(wanted.amount)}: a new "
-                "call needs a new key"
-            )
-        if reserved and state != RESERVED:
-            raise TicketResolved(
-                f"the reservation under key {wanted.key!r} of {wanted.counter!r} is {state}: what "
-                "is done again needs a new key"
-            )
-        call = marker.get("call")
-        window = replace(self.window, name=marker["window"], end_ms=marker["window_end"])
-        counted = replace(self, window=window).admitted(None, call)
-        return replace(counted, duplicate=call != wanted.call)
-
-    def used_elsewhere(self) -> IdempotencyKeyReused:
-        """The error for a token that stands for other writes."""
-        return IdempotencyKeyReused(
-            f"idempotency key {self.wanted.key!r} of {self.wanted.counter!r} was used within ten "
-            "minutes: with another amount, in the window before, or before the limit was changed. "
-            "It is not counted again; only method marker finds out which"
-        )
-
-    def unknown(self) -> Unclear:
-        """The error while a request may be applied yet."""
-        return Unclear(f"to acquire from the quota of {self.wanted.counter!r}: {ADVICE}")
+    from countledger.producers.quotas.quota import CountedIn
 
 
 # How often a call meets a newer revision of its limit than the one that it has just read.
@@ -365,20 +144,28 @@ def acquiring(
     connection: Connection, limits: Limits, wanted: Wanted, attempts: Attempts
 ) -> Steps[Admitted | Denied]:
     for _ in range(_REVISIONS):
-        limit = yield from limits.of(wanted.counter, attempts)
-        window = window_of(wanted.at_ms, limit.quota.per, zone_of(limit.quota.time_zone))
-        decision = Decision(wanted, limit, window)
-        admission = _Admission(connection, limits, attempts, decision)
+        shares: list[Share] = []
+        for counter in wanted.counters:
+            for limit in (yield from limits.of(counter, attempts)):
+                zone = zone_of(limit.quota.time_zone)
+                shares.append(Share(limit, window_of(wanted.at_ms, limit.quota.per, zone)))
+        if len(shares) > ADMISSION_LIMITS_MAX:
+            raise BadQuota(
+                f"{wanted.name} have {len(shares)} limits: one call counts under at most "
+                f"{ADMISSION_LIMITS_MAX}"
+            )
+        decision = Decision(wanted, tuple(shares))
         try:
-            return (yield from admission.carry_out())
+            return (yield from _Admission(connection, limits, attempts, decision).carry_out())
         except LimitChanged:
-            limits.forget(wanted.counter)
-    raise Throttled(f"the limit of {wanted.counter!r} changed {_REVISIONS} times; try again later")
+            for counter in wanted.counters:
+                limits.forget(counter)
+    raise Throttled(f"the limits of {wanted.name} changed {_REVISIONS} times; try again later")
 
 
 @dataclass(frozen=True, slots=True)
 class _Admission:
-    """An acquire or a reserve under one limit, as it was read."""
+    """An acquire or a reserve under its limits, as they were read."""
 
     connection: Connection
     limits: Limits
@@ -390,88 +177,97 @@ class _Admission:
         return self.decision.wanted
 
     @property
-    def limit(self) -> CounterLimit:
-        return self.decision.limit
+    def shares(self) -> tuple[Share, ...]:
+        return self.decision.shares
 
     def carry_out(self) -> Steps[Admitted | Denied]:
-        """The outcome, unless the limit must be read again."""
+        """The outcome, unless the limits must be read again."""
         keyed = self.wanted.reserve or self.wanted.key is not None
-        if self.wanted.amount > self.limit.amount:
-            if self.limit.read_at_ms < self.wanted.at_ms:
-                raise LimitChanged("never is said of a limit that was read by this call only")
-            refused = self.decision.denied(None, self._now_ms)
-            return (yield from self._confirmed(refused)) if keyed else self._final(refused)
+        never = self.decision.impossible(self._now_ms)
+        if never is not None:
+            return (yield from self._confirmed(never)) if keyed else self._final(never)
         if not keyed:
             return (yield from self._plain())
-        if self.wanted.reserve or self.limit.quota.method is Method.MARKER:
-            return (yield from self._marked())
-        return (yield from self._tokened())
+        tokens = all(one.limit.quota.method is Method.REQUEST_TOKEN for one in self.shares)
+        if tokens and not self.wanted.reserve:
+            return (yield from self._tokened())
+        return (yield from self._marked())
 
     def _plain(self) -> Steps[Admitted | Denied]:
-        """One update: one write unit."""
-        write = self._write
+        """Without a key: one update of one write unit, or several in a transaction."""
+        writes = self._writes
+        token = self.connection.ids.new_id(self.wanted.at_ms)
+        operation: Any = writes[0] if len(writes) == 1 else Transact(writes, token)
 
         def interpret(reply: Reply[None]) -> Verdict[None, Admitted | Denied]:
             match reply.answer:
                 case ConditionFailed(item=item):
-                    return Done(self._final(self.decision.refused(item, self._now_ms)))
+                    return Done(self._refused((Reason("ConditionalCheckFailed", item),)))
+                case TransactionCancelled(reasons=reasons) if reply.answer.condition_failed:
+                    return Done(self._refused(reasons))
                 case Unclear() if not self.wanted.again:
                     raise self.decision.unknown() from reply.answer
                 case LimitChanged():
                     raise reply.answer
                 case CountledgerError():
                     return otherwise(reply)
-            return Done(self.decision.admitted(reply.answer["used"]))
+                case dict(item):
+                    place = self.shares[0].counted_in
+                    limits = self.decision.states([place], {place: item["used"]})
+                    return Done(replace(self.decision.admitted(), limits=limits))
+            return Done(self.decision.admitted())
 
-        return attempt(None, lambda _: self._send(write), interpret, self._give_up, self.attempts)
+        ended: Admitted | Denied = yield from attempt(
+            None, lambda _: self._send(operation), interpret, self._give_up, self.attempts
+        )
+        if isinstance(ended, Denied) or len(writes) == 1:
+            return ended
+        return (yield from self._with_remaining(ended))
+
+    def _refused(self, reasons: tuple[Reason, ...]) -> Denied:
+        """A denial by the windows, which is final."""
+        return self._final(self.decision.refused(reasons, self._now_ms))
 
     def _marked(self) -> Steps[Admitted | Denied]:
-        """The update and a marker: four write units, and a read unit for what remains."""
-        facts = {
-            "call": self.wanted.call,
-            "amount": self.wanted.amount,
-            "state": RESERVED if self.wanted.reserve else ACQUIRED,
-            "key": self.wanted.key,
-            "at": self.wanted.at_ms,
-        }
-        facts = {name: value for name, value in facts.items() if value is not None}
+        """The updates and a marker."""
+        decision = self.decision
         put = marker(
-            self.connection.counters, self.limit, self.decision.window, self.wanted.key_id, facts
+            self.connection.counters, decision.counted_in, self.wanted.key_id, decision.facts
         )
         token = self.connection.ids.new_id(self.wanted.at_ms)
-        transaction = Transact([put, self._write], token)
+        transaction = Transact([put, *self._writes], token)
 
         def interpret(reply: Reply[None]) -> Verdict[None, Admitted | Denied | Item]:
             match reply.answer:
-                case TransactionCancelled(reasons=(marker, _)) if marker.item is not None:
-                    return Done(marker.item)
-                case TransactionCancelled(reasons=(marker, window)) if (
-                    window.condition_failed and not marker.passing
+                case TransactionCancelled(reasons=(mark, *_)) if mark.item is not None:
+                    return Done(mark.item)
+                case TransactionCancelled(reasons=(mark, *windows)) if (
+                    any(one.condition_failed for one in windows) and not mark.passing
                 ):
-                    return Done(self.decision.refused(window.item, self._now_ms))
+                    return Done(decision.refused(windows, self._now_ms))
                 case LimitChanged():
                     raise reply.answer
                 case CountledgerError():
                     return otherwise(reply)
-            return Done(self.decision.admitted(None))
+            return Done(decision.admitted())
 
         ended = yield from attempt(
             None, lambda _: self._send(transaction), interpret, self._give_up, self.attempts
         )
         if isinstance(ended, dict):
-            return (yield from self._with_remaining(self._meaning_of(ended)))
+            return (yield from self._duplicate(ended))
         if isinstance(ended, Denied):
             return (yield from self._confirmed(ended))
         return (yield from self._with_remaining(ended))
 
     def _tokened(self) -> Steps[Admitted | Denied]:
-        """The update under a token: two write units, and a read unit for what remains."""
+        """The updates under a token."""
         token = self._token()
 
         def request(state: _Tokened) -> Send:
             if state.step is _TokenStep.RAISE:
                 return Send(self._raising)
-            transaction = Transact([self._fenced(state.fence)], token)
+            transaction = Transact(self._fenced(state.fence), token)
             # A question cannot be applied, however old the limit is.
             return Send(transaction) if state.step is _TokenStep.ASK else self._send(transaction)
 
@@ -504,17 +300,18 @@ class _Admission:
     def _counted(self, reply: Reply[_Tokened]) -> Verdict[_Tokened, Admitted | Denied | int]:
         match reply.answer:
             case bool(fresh):
-                return Done(replace(self.decision.admitted(None), duplicate=not fresh))
+                return Done(self.decision.admitted(not fresh))
             case TokenMismatch():
                 return Done(reply.state.fence)
             case Unclear():
                 return Again(_Tokened(_TokenStep.RAISE, reply.state.fence))
-            case TransactionCancelled(reasons=(window,)) if window.condition_failed:
-                if window.item is not None and fence_of(window.item) != reply.state.fence:
+            case TransactionCancelled(reasons=windows) if reply.answer.condition_failed:
+                met = windows[0].item
+                if met is not None and fence_of(met) != reply.state.fence:
                     # The token is free: no request with it was applied, nor can this one be.
-                    self._fences.learn(self._window_key, "", window.item)
+                    self._fences.learn(self._window_key, "", met)
                     return Again(self._counting, _RAISED)
-                return Done(self.decision.refused(window.item, self._now_ms))
+                return Done(self.decision.refused(windows, self._now_ms))
             case LimitChanged():
                 raise reply.answer
         return otherwise(reply)
@@ -522,7 +319,7 @@ class _Admission:
     def _asked(self, reply: Reply[_Tokened]) -> Verdict[_Tokened, Admitted | Denied | int]:
         match reply.answer:
             case bool():  # by this call, or by an earlier one
-                return Done(replace(self.decision.admitted(None), duplicate=None))
+                return Done(self.decision.admitted(None))
             case TransactionCancelled() if not reply.answer.condition_failed:
                 return otherwise(reply)
             case TransactionCancelled() | TokenMismatch():
@@ -533,12 +330,12 @@ class _Admission:
         """The token of the key, whose age is checked."""
         wanted, connection = self.wanted, self.connection
         if wanted.key_at_ms is not None:
-            what = f"idempotency key {wanted.key!r} of {wanted.counter!r}"
+            what = f"idempotency key {wanted.key!r} of {wanted.name}"
             life_ms = connection.token_life_ms
             check_key_age(what, wanted.key_at_ms, self._now_ms, life_ms, connection.clock_skew_ms)
             until_ms = wanted.key_at_ms + life_ms
             self.attempts.until_ms = min(until_ms, self.attempts.until_ms or until_ms)
-        scope = f"{self.limit.quota.incarnation}#{wanted.counter}#{wanted.key_id}"
+        scope = f"{'#'.join(wanted.counters)}#{wanted.key_id}"
         return blake2b(scope.encode(), digest_size=16, person=b"quota").hexdigest()
 
     def _found_before(self, token: str, asked: int) -> Steps[Admitted]:
@@ -559,8 +356,8 @@ class _Admission:
                 self._fences.learn(place, "", (yield Send(self._raising)))
             for fence in range(number, max(-1, number - FENCES_ASKED), -1):
                 with suppress(TokenMismatch):
-                    yield Send(Transact([self._fenced(fence)], token))
-                    return replace(self.decision.admitted(None), duplicate=True)
+                    yield Send(Transact(self._fenced(fence), token))
+                    return self.decision.admitted(duplicate=True)
         except (*PASSING, TransactionCancelled) as error:
             raise self.decision.unknown() from error
         if number >= FENCES_ASKED:
@@ -569,35 +366,36 @@ class _Admission:
 
     @property
     def _raising(self) -> Any:  # noqa: ANN401 - a write
-        return raising(self.connection.counters, self.limit, self.decision.window)
+        return raising(self.connection.counters, self.shares[0])
 
-    def _fenced(self, fence: int) -> Any:  # noqa: ANN401 - a write
-        return admission(
-            self.connection.counters,
-            self.limit,
-            self.decision.window,
-            self.wanted.amount,
-            unraised(fence),
-        )
+    def _fenced(self, fence: int) -> list[Any]:
+        """The writes, of which the first names the number of the fence of its window."""
+        return [
+            admission(
+                self.connection.counters,
+                share,
+                self.wanted.amount,
+                *([] if number else [unraised(fence)]),
+            )
+            for number, share in enumerate(self.shares)
+        ]
 
     @property
     def _window_key(self) -> Key:
-        limit, window = self.limit, self.decision.window
-        return keys.quota_window_key(limit.quota.incarnation, limit.counter, window.name)
+        return self.shares[0].key
 
     @property
-    def _write(self) -> Any:  # noqa: ANN401 - a write
-        return admission(
-            self.connection.counters, self.limit, self.decision.window, self.wanted.amount
-        )
+    def _writes(self) -> list[Any]:
+        table, amount = self.connection.counters, self.wanted.amount
+        return [admission(table, share, amount) for share in self.shares]
 
     def _send(self, operation: Any) -> Send:  # noqa: ANN401 - as of `Send`
         return Send(operation, self._check_age)
 
     def _check_age(self) -> None:
-        """A request leaves only while its limit is as new as the guide promises."""
-        if not self.limits.is_fresh(self.limit):
-            raise LimitChanged("the limit was read too long ago")
+        """A request leaves only while its limits are as new as the guide promises."""
+        if not all(self.limits.is_fresh(one.limit) for one in self.shares):
+            raise LimitChanged("a limit was read too long ago")
 
     def _confirmed(self, refused: Denied) -> Steps[Admitted | Denied]:
         """A denial under a key: its marker is read, because it may be admitted already.
@@ -612,16 +410,17 @@ class _Admission:
             raise
         if marker is None:
             return self._final(refused)
-        return (yield from self._with_remaining(self._meaning_of(marker)))
+        return (yield from self._duplicate(marker))
 
-    def _meaning_of(self, marker: Item) -> Admitted:
+    def _duplicate(self, marker: Item) -> Steps[Admitted]:
         """What a marker that exists says of this call.
 
         `Unclear`: it is of an earlier call, and expires before a late request is too old.
         """
         if not decides(self.connection, marker, self.wanted.call, self.attempts):
             raise self.decision.unknown()
-        return self.decision.meaning_of(marker)
+        counted = self.decision.meaning_of(marker)
+        return (yield from self._with_remaining(counted, counted_in_of(marker)))
 
     def _final(self, refused: Denied) -> Denied:
         """A denial; `Unclear` while a request of this call may be applied yet."""
@@ -629,27 +428,33 @@ class _Admission:
             raise self.decision.unknown()
         return refused
 
-    def _with_remaining(self, admitted: Admitted) -> Steps[Admitted]:
-        """With what its window has left, if that can be read: one read unit."""
-        key = keys.quota_window_key(
-            self.limit.quota.incarnation, self.wanted.counter, admitted.window
-        )
+    def _with_remaining(
+        self, admitted: Admitted, counted_in: tuple[CountedIn, ...] | None = None
+    ) -> Steps[Admitted]:
+        """With what its windows have left, if that can be read: one read unit for each."""
+        places = counted_in or self.decision.counted_in
         try:
-            item: Item | None = yield Send(Get(self.connection.counters, key))
+            items: list[Item] = yield Send(
+                GetMany(self.connection.counters, [one.key for one in places])
+            )
         except CountledgerError:
             # The amount is counted; a read that fails must not make it look otherwise.
             return admitted
-        if item is None:
-            return admitted
-        return replace(admitted, remaining=left_of(self.limit.amount, item["used"]))
+        found = {(item["counter"], item["part"]): item["used"] for item in items}
+        used = {
+            one: found[place]
+            for one in places
+            if (place := (one.key["counter"], one.key["part"])) in found
+        }
+        return replace(admitted, limits=self.decision.states(places, used))
 
     def _give_up(self, exhausted: Exhausted[Any]) -> Any:  # noqa: ANN401 - it only raises
         if isinstance(exhausted.error, RetryPeriodOver) and not exhausted.maybe_applied:
             raise Throttled(
-                f"{self.wanted.counter!r}: this process was suspended, and nothing was written; "
+                f"{self.wanted.name}: this process was suspended, and nothing was written; "
                 "call again"
             ) from exhausted.error
-        raise_exhausted(exhausted, f"to acquire from {self.wanted.counter!r}", ADVICE)
+        raise_exhausted(exhausted, f"to acquire from {self.wanted.name}", ADVICE)
 
     @property
     def _now_ms(self) -> int:
@@ -662,7 +467,7 @@ _RESOLVE_AGAIN: Final = "call again with the same ticket: it cannot be resolved 
 def committing(connection: Connection, ticket: Ticket, actual: Amount) -> Steps[Committed]:
     mine = yield from _resolving(connection, ticket, COMMITTED, actual)
     overrun = max(0, add(actual, negated(ticket.amount)))
-    return Committed(ticket.counter, actual, overrun, duplicate=not mine)
+    return Committed(ticket.counters, actual, overrun, duplicate=not mine)
 
 
 def releasing(connection: Connection, ticket: Ticket) -> Steps[bool]:
@@ -673,17 +478,18 @@ def releasing(connection: Connection, ticket: Ticket) -> Steps[bool]:
 def _resolving(connection: Connection, ticket: Ticket, state: str, actual: Amount) -> Steps[bool]:
     call = connection.ids.new_id(connection.clock.now_ms())
     mark = resolution(connection.counters, ticket, state, actual, call)
-    window = correction(connection.counters, ticket, actual)
-    operation: Any = mark if window is None else Transact([mark, window], call)
+    found = (correction(connection.counters, ticket, one, actual) for one in ticket.counted_in)
+    windows = [one for one in found if one is not None]
+    operation: Any = Transact([mark, *windows], call) if windows else mark
 
     def interpret(reply: Reply[Any]) -> Verdict[Any, Item | bool | None]:
         match reply.answer:
             case ConditionFailed(item=item):
                 return Done(item)
-            case TransactionCancelled(reasons=(mark, _)) if mark.condition_failed:
+            case TransactionCancelled(reasons=(mark, *_)) if mark.condition_failed:
                 return Done(mark.item)
-            case TransactionCancelled(reasons=(mark, corrected)) if (
-                corrected.condition_failed and not mark.passing
+            case TransactionCancelled(reasons=(mark, *corrected)) if (
+                any(one.condition_failed for one in corrected) and not mark.passing
             ):
                 # Nothing promises that the condition of the marker is named as well.
                 return Recheck(Get(connection.counters, ticket.marker_key))
@@ -693,7 +499,7 @@ def _resolving(connection: Connection, ticket: Ticket, state: str, actual: Amoun
 
     def give_up(exhausted: Exhausted[Any]) -> Any:  # noqa: ANN401 - it only raises
         if isinstance(exhausted.error, RetryPeriodOver) and not exhausted.maybe_applied:
-            raise _expired(ticket) from exhausted.error
+            raise expired(ticket) from exhausted.error
         raise_exhausted(
             exhausted, f"to resolve a reservation of {ticket.counter!r}", _RESOLVE_AGAIN
         )
@@ -702,39 +508,4 @@ def _resolving(connection: Connection, ticket: Ticket, state: str, actual: Amoun
     ended = yield from attempt(operation, Send, interpret, give_up, attempts)
     if isinstance(ended, bool):
         return ended
-    return _meaning_of(ended, ticket, state, actual) == call
-
-
-def _meaning_of(marker: Item | None, ticket: Ticket, state: str, actual: Amount) -> object:
-    """Which call has resolved a reservation in the wanted way.
-
-    `TicketExpired`: its marker is gone. `BadQuota`: the ticket was changed.
-    """
-    if marker is None or marker.get("call") != ticket.reservation:
-        raise _expired(ticket)
-    if (marker.get("amount"), marker.get("window")) != (ticket.amount, ticket.window):
-        raise BadQuota(
-            f"the ticket of {ticket.counter!r} has another amount or window than its reservation: "
-            "give the ticket as it was answered"
-        )
-    if marker.get("state") == RESERVED:
-        raise CorruptItem(
-            f"quota of {ticket.counter!r}: what window {ticket.window} has used does not include "
-            "this reservation; the item was changed by hand",
-            marker,
-        )
-    found = marker.get("state"), marker.get("actual")
-    if found != (state, actual):
-        raise TicketResolved(
-            f"the reservation of {to_text(ticket.amount)} of {ticket.counter!r} is "
-            f"{marker.get('state')} ({marker.get('actual')}); it cannot be {state} "
-            f"({to_text(actual)}) any more"
-        )
-    return marker.get("resolved_by")
-
-
-def _expired(ticket: Ticket) -> TicketExpired:
-    return TicketExpired(
-        f"the reservation of {to_text(ticket.amount)} of {ticket.counter!r} could be resolved "
-        f"until {ticket.until.isoformat()}: it stays counted in window {ticket.window}"
-    )
+    return resolved_by(ended, ticket, state, actual) == call

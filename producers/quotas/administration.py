@@ -23,6 +23,7 @@ from countledger.ledger.attempts import (
     raise_exhausted,
 )
 from countledger.ledger.errors import (
+    BadQuota,
     ConditionFailed,
     CountledgerError,
     NoSuchQuota,
@@ -46,17 +47,20 @@ from countledger.producers.quotas.quota import (
     Quota,
     decode_quota,
     limit_of,
+    name_of,
     of_counter,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Attempts, Exhausted, Reply, Steps, Verdict
     from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.calendar import Per
     from countledger.ledger.connection import Connection
     from countledger.ledger.operations import Condition, Page
+    from countledger.ledger.records import Seen
     from countledger.producers.quotas.quota import CounterLimit
 
 
@@ -68,27 +72,57 @@ def _records(connection: Connection) -> Records:
 
 
 def creating(connection: Connection, item: Item) -> Steps[Quota]:
-    prefix: str = item["part"]
+    name = name_of(item["prefix"], item["per"])
 
     def decide(there: Item | None) -> Replacement:
         if there is not None:
             raise QuotaExists(
-                f"quota {prefix!r} exists: change its limit with `set_limit`, or delete it"
+                f"quota {name} exists: change its limit with `set_limit`, or delete it"
             )
         return Replacement(item)
 
-    key = keys.quota_key(prefix)
-    made = yield from _records(connection).write(prefix, key, decide, seen=NotRead.EXPECT_NOTHING)
-    return _existing(prefix, made.item)
+    key = keys.quota_key(item["prefix"], item["per"])
+    made = yield from _records(connection).write(name, key, decide, seen=NotRead.EXPECT_NOTHING)
+    return _existing(name, made.item)
+
+
+def _found(connection: Connection, prefix: str, per: Per | None) -> Steps[tuple[Per, Seen]]:
+    """The quota of a prefix: of that kind of window, or the only one of the prefix."""
+    if per is not None:
+        return per, NotRead.READ_IT
+    condition = AllOf(
+        Compare("counter", "=", keys.QUOTA_PREFIX), BeginsWith("part", keys.quota_part(prefix))
+    )
+    items = yield from read_all(
+        connection.counters, condition, connection.attempts, _give_up_changing
+    )
+    if not items:
+        raise NoSuchQuota(f"no quota has the prefix {prefix!r}: `list` shows them")
+    quotas = [decode_quota(item) for item in items]
+    return only(quotas, f"prefix {prefix!r}").per, items[0]
+
+
+def only(quotas: Sequence[Quota], whose: str) -> Quota:
+    """The one quota that a call without a kind of window means."""
+    if len(quotas) > 1:
+        kinds = ", ".join(one.per for one in quotas)
+        raise BadQuota(f"{whose} has several quotas: say which with per, one of: {kinds}")
+    return quotas[0]
 
 
 def limiting(
-    connection: Connection, prefix: str, limit: Amount | None, counter: str | None
+    connection: Connection,
+    prefix: str,
+    per: Per | None,
+    limit: Amount | None,
+    counter: str | None = None,
 ) -> Steps[None]:
     """Set the limit of a quota, or of one of its counters (None: that of the quota again)."""
+    per, seen = yield from _found(connection, prefix, per)
+    name = name_of(prefix, per)
 
     def decide(there: Item | None) -> Replacement:
-        found = _existing(prefix, there)
+        found = _existing(name, there)
         changed = {**(there or {}), "updated_at": connection.clock.now_ms()}
         if counter is None:
             return Replacement({**changed, "limit": limit})
@@ -101,22 +135,26 @@ def limiting(
         own = Update(connection.counters, key, clauses)
         return Replacement({**changed, "overridden": 1}, (own,))
 
-    yield from _records(connection).write(prefix, keys.quota_key(prefix), decide)
+    key = keys.quota_key(prefix, per)
+    yield from _records(connection).write(name, key, decide, seen=seen)
 
 
-def deleting(connection: Connection, prefix: str) -> Steps[None]:
+def deleting(connection: Connection, prefix: str, per: Per | None) -> Steps[None]:
     """Delete a quota; what its windows have used goes by TTL, and no other quota meets it.
 
     So do the limits of its counters: a process that has read the quota, but not yet the lower limit
     of a counter, must find it.
     """
+    per, seen = yield from _found(connection, prefix, per)
+    name = name_of(prefix, per)
 
     def decide(there: Item | None) -> Replacement:
-        _existing(prefix, there)
+        _existing(name, there)
         return Replacement(None)
 
-    deleted = yield from _records(connection).write(prefix, keys.quota_key(prefix), decide)
-    incarnation = _existing(prefix, deleted.before).incarnation
+    key = keys.quota_key(prefix, per)
+    deleted = yield from _records(connection).write(name, key, decide, seen=seen)
+    incarnation = _existing(name, deleted.before).incarnation
     ended_at = (connection.clock.now_ms() + DAY_MS) // SECOND_MS
     for own in (yield from reading(connection, f"{keys.QUOTA_PREFIX}{incarnation}")):
         key = {name: own[name] for name in ("counter", "part")}
@@ -161,9 +199,9 @@ def read_all(
             return items
 
 
-def _existing(prefix: str, item: Item | None) -> Quota:
+def _existing(name: str, item: Item | None) -> Quota:
     if item is None or present(item) is None:
-        raise NoSuchQuota(f"no quota has the prefix {prefix!r}: `list` shows them")
+        raise NoSuchQuota(f"there is no quota {name}: `list` shows them")
     return decode_quota(item)
 
 
@@ -180,33 +218,36 @@ class Limits:
 
     connection: Connection
     life_ms: int = QUOTA_LIMIT_LIFE_MS
-    _known: Recent[str, CounterLimit] = field(init=False, repr=False)
+    _known: Recent[str, tuple[CounterLimit, ...]] = field(init=False, repr=False)
     _quotas: Recent[str, list[Quota]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_known", Recent(self.life_ms))
         object.__setattr__(self, "_quotas", Recent(self.life_ms))
 
-    def of(self, counter: str, attempts: Attempts) -> Steps[CounterLimit]:
-        """The limit of a counter: at most a read unit, and one if it may have its own limit.
+    def of(self, counter: str, attempts: Attempts) -> Steps[tuple[CounterLimit, ...]]:
+        """The limits of a counter, the shortest window first.
 
-        Nothing is read if this process has read both within `life_ms`.
+        At most a read unit, and one for each quota whose counters may have their own limit. Nothing
+        is read if this process has read all within `life_ms`.
         """
         now_ms = self.connection.clock.now_ms()
         known = self._known.get(counter, now_ms)
         if known is not None:
             return known.value
         read_at_ms, quotas = yield from self._of_namespace(counter, now_ms, attempts)
-        quota = of_counter(quotas, counter)
-        own = None
-        if quota.overridden:
-            key = keys.quota_limit_key(quota.incarnation, counter)
-            own = yield from ask(Get(self.connection.counters, key), attempts, _give_up_reading)
-        limit = limit_of(quota, own, counter, read_at_ms)
-        if limit is None:
-            self.forget(counter)
-            return (yield from self.of(counter, attempts))
-        return self._known.keep(counter, limit, read_at_ms).value
+        limits = []
+        for quota in of_counter(quotas, counter):
+            own = None
+            if quota.overridden:
+                key = keys.quota_limit_key(quota.incarnation, counter)
+                own = yield from ask(Get(self.connection.counters, key), attempts, _give_up_reading)
+            limit = limit_of(quota, own, counter, read_at_ms)
+            if limit is None:
+                self.forget(counter)
+                return (yield from self.of(counter, attempts))
+            limits.append(limit)
+        return self._known.keep(counter, tuple(limits), read_at_ms).value
 
     def forget(self, counter: str) -> None:
         self._known.forget(counter)

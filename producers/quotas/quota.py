@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger.ledger import amount as amounts
 from countledger.ledger import keys
@@ -33,11 +34,14 @@ METHODS: Final = (Method.REQUEST_TOKEN, Method.MARKER)
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The limit of every counter whose name begins with a prefix.
+    """The limit of every counter whose name begins with a prefix, for one kind of window.
+
+    Prefix and kind of window identify it: a counter may have the limit of a day and of a month.
 
     Attributes:
         prefix: the beginning of the names, at least a namespace and its colon, as `llm:`.
         limit: how much one counter may use in one window.
+        per: the kind of window.
         time_zone: whose hours, days and months they are.
         method: how `acquire` remembers a key: `request_token` for ten minutes, `marker` for a day.
         revision: grows by one with each change of a limit.
@@ -54,6 +58,16 @@ class Quota:
     incarnation: str
     overridden: bool
     updated_at: datetime
+
+    @property
+    def name(self) -> str:
+        """What identifies it, in words."""
+        return name_of(self.prefix, self.per)
+
+
+def name_of(prefix: str, per: str) -> str:
+    """What identifies a quota, in words: `llm: per day`."""
+    return f"{prefix} per {per}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +107,19 @@ def check_amount(what: str, value: object, *, zero: bool = False) -> Amount:
     return amount
 
 
+def check_counters(given: object) -> tuple[str, ...]:
+    """One counter or several, each once, sorted."""
+    if isinstance(given, str):
+        return (keys.check_counter(given),)
+    if not isinstance(given, list | tuple) or not given:
+        raise BadQuota(f"counter {shown(given)} must be a name or a list of names")
+    counters = sorted(keys.check_counter(one) for one in given)
+    for first, second in pairwise(counters):
+        if first == second:
+            raise BadQuota(f"counter {first!r} is named twice: an amount is counted once for each")
+    return tuple(counters)
+
+
 def check_per(per: str) -> Per:
     if per not in list(Per):
         raise BadQuota(f"per {shown(per)} must be one of: {', '.join(Per)}")
@@ -113,22 +140,25 @@ def check_method(method: str) -> Method:
     return Method(method)
 
 
-def of_counter(quotas: Iterable[Quota], counter: str) -> Quota:
-    """The quota of a counter: the one with the longest prefix."""
-    fitting = [quota for quota in quotas if counter.startswith(quota.prefix)]
-    if not fitting:
+def of_counter(quotas: Iterable[Quota], counter: str) -> list[Quota]:
+    """The quotas of a counter, the shortest window first: for each kind the longest prefix."""
+    found: dict[Per, Quota] = {}
+    for quota in sorted(quotas, key=lambda one: len(one.prefix)):
+        if counter.startswith(quota.prefix):
+            found[quota.per] = quota
+    if not found:
         raise NoSuchQuota(
             f"no quota is for counter {counter!r}: create one for its prefix, as "
             f"{keys.namespace_of(counter) + ':'!r}"
         )
-    return max(fitting, key=lambda quota: len(quota.prefix))
+    return [found[per] for per in Per if per in found]
 
 
 def decode_quota(item: Item) -> Quota:
     check_format(item)
     try:
         return Quota(
-            prefix=require(item, "part", str),
+            prefix=require(item, "prefix", str),
             limit=require_amount(item, "limit"),
             per=check_per(require(item, "per", str)),
             time_zone=check_zone(require(item, "time_zone", str)),
@@ -187,70 +217,142 @@ def window_expires_at(window_end_ms: int) -> int:
 # What the calls of a quota answer. Pure.
 
 
+class CountedIn(NamedTuple):
+    """Where an amount is counted: a window of a counter under a quota, which is named as then."""
+
+    counter: str
+    prefix: str
+    per: str
+    incarnation: str
+    window: str
+    end_ms: int
+
+    @property
+    def key(self) -> dict[str, str]:
+        """Where what the window has used is stored."""
+        return keys.quota_window_key(self.incarnation, self.counter, self.window)
+
+
 @dataclass(frozen=True, slots=True)
 class Ticket:
     """A reservation. Another process may commit or release it.
 
     Attributes:
-        counter: its counter.
         amount: what was reserved.
-        incarnation: of the quota.
-        window: the name of the window that it is counted in.
+        counted_in: the windows of its counters that it is counted in.
         key_id: where its marker is stored.
         reservation: the identity of the reservation.
         until: until when it can be committed or released.
     """
 
-    counter: str
     amount: Amount
-    incarnation: str
-    window: str
+    counted_in: tuple[CountedIn, ...]
     key_id: str
     reservation: str
     until: datetime
 
     @property
-    def marker_key(self) -> dict[str, str]:
-        """Where it is stored."""
-        return keys.quota_marker_key(self.incarnation, self.counter, self.key_id)
+    def counters(self) -> tuple[str, ...]:
+        """Its counters, sorted."""
+        return counters_in(self.counted_in)
 
     @property
-    def window_key(self) -> dict[str, str]:
-        """Where it is counted."""
-        return keys.quota_window_key(self.incarnation, self.counter, self.window)
+    def counter(self) -> str:
+        """The first of its counters."""
+        return self.counters[0]
+
+    @property
+    def marker_key(self) -> dict[str, str]:
+        """Where it is stored."""
+        return keys.quota_marker_key(self.counter, self.key_id)
+
+
+def counters_in(counted_in: Iterable[CountedIn]) -> tuple[str, ...]:
+    """The counters of windows, sorted."""
+    return tuple(sorted({one.counter for one in counted_in}))
+
+
+@dataclass(frozen=True, slots=True)
+class LimitState:
+    """One limit of one counter after an amount was counted.
+
+    Attributes:
+        counter: its counter.
+        prefix: of its quota.
+        per: the kind of window.
+        window: the name of the window that the amount is counted in, as `2026-11-22`.
+        limit: how much the counter may use in it; None if that is not known.
+        remaining: what is left; None if it could not be read.
+        resets_at: when the window ends.
+    """
+
+    counter: str
+    prefix: str
+    per: str
+    window: str
+    limit: Amount | None
+    remaining: Amount | None
+    resets_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The amount is counted, and within the limit.
+    """The amount is counted, and within every limit.
+
+    `counter`, `window`, `remaining` and `resets_at` are those of the limit with the least left.
 
     Attributes:
-        counter: its counter.
         amount: what was acquired or reserved.
-        window: the name of the window that it is counted in, as `2026-11-22`.
-        remaining: what the window has left; None if it could not be read.
-        resets_at: when the window ends.
+        limits: each limit of each counter, sorted by counter, the shortest window first.
         duplicate: whether it was counted before, by an earlier call under the same key. None: by
             this call or an earlier one, which method `request_token` cannot distinguish after an
             attempt without an answer. In any case it is counted once.
         ticket: of a reservation; `commit` and `release` take it, or this outcome.
     """
 
-    counter: str
     amount: Amount
-    window: str
-    remaining: Amount | None
-    resets_at: datetime
+    limits: tuple[LimitState, ...]
     duplicate: bool | None = False
     ticket: Ticket | None = None
+
+    @property
+    def tightest(self) -> LimitState:
+        """The limit with the least left, of those whose rest could be read."""
+        known = [one for one in self.limits if one.remaining is not None]
+        return min(known, key=lambda one: one.remaining or 0, default=self.limits[0])
+
+    @property
+    def counter(self) -> str:
+        """Its counter."""
+        return self.tightest.counter
+
+    @property
+    def window(self) -> str:
+        """The name of its window, as `2026-11-22`."""
+        return self.tightest.window
+
+    @property
+    def remaining(self) -> Amount | None:
+        """What its window has left; None if it could not be read."""
+        return self.tightest.remaining
+
+    @property
+    def resets_at(self) -> datetime:
+        """When its window ends."""
+        return self.tightest.resets_at
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The limit does not allow the amount; nothing is counted.
+    """A limit does not allow the amount; nothing is counted, under no limit.
+
+    If several limits refuse, the answer names the one whose window ends last.
 
     Attributes:
-        counter: its counter.
+        counter: the counter whose limit refuses.
+        prefix: of the quota that refuses.
+        per: its kind of window.
+        window: the name of the window.
         amount: what was wanted.
         limit: how much the counter may use in one window.
         used: what the window has used; None where the amount alone is above the limit.
@@ -261,6 +363,9 @@ class Denied:
     """
 
     counter: str
+    prefix: str
+    per: str
+    window: str
     amount: Amount
     limit: Amount
     used: Amount | None
@@ -271,43 +376,51 @@ class Denied:
     def reason(self) -> str:
         """Why, in words."""
         wanted, limit = to_text(self.amount), to_text(self.limit)
+        quota = name_of(self.prefix, self.per)
         if self.retry_after is None:
             return (
-                f"{self.counter!r}: {wanted} is more than the limit of {limit} for one window: it "
-                "is never admitted, however long you wait; take less, or raise the limit"
+                f"{self.counter!r}: {wanted} is more than the limit of {limit} for one window of "
+                f"quota {quota}: it is never admitted, however long you wait; take less, or raise "
+                "the limit"
             )
         used = "?" if self.used is None else to_text(self.used)
         return (
-            f"{self.counter!r}: {used} of {limit} are used, {wanted} more are too many; the next "
-            f"window begins in {int(self.retry_after.total_seconds())} s, at "
+            f"{self.counter!r}: {used} of {limit} are used, {wanted} more are too many (quota "
+            f"{quota}); the next window begins in {int(self.retry_after.total_seconds())} s, at "
             f"{self.resets_at.isoformat()}"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The actual amount of a reservation is counted, in the window of the reservation.
+    """The actual amount of a reservation is counted, in the windows of the reservation.
 
     Attributes:
-        counter: its counter.
+        counters: its counters, sorted.
         actual: what is counted now.
         overrun: by how much that is above what was reserved; 0 if it is not.
         duplicate: whether an earlier call has committed the same amount.
     """
 
-    counter: str
+    counters: tuple[str, ...]
     actual: Amount
     overrun: Amount
     duplicate: bool = False
 
+    @property
+    def counter(self) -> str:
+        """The first of its counters."""
+        return self.counters[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A counter of a quota, in its present window.
+    """A counter under one of its quotas, in the present window.
 
     Attributes:
         counter: its name.
-        prefix: of its quota.
+        prefix: of the quota.
+        per: the kind of window.
         limit: how much it may use in one window.
         overridden: whether that limit is its own.
         used: what is counted, reservations included.
@@ -319,6 +432,7 @@ class Usage:
 
     counter: str
     prefix: str
+    per: str
     limit: Amount
     overridden: bool
     used: Amount
@@ -333,13 +447,21 @@ def retry_after(now_ms: int, end_ms: int) -> timedelta:
     return timedelta(seconds=max(0, -(-(end_ms - now_ms) // SECOND_MS)))
 
 
-def denied(
-    limit: CounterLimit, amount: Amount, used: Amount | None, window: Window, now: int
-) -> Denied:
-    """The outcome for an amount that does not fit, at a time in milliseconds."""
-    wait = None if amount > limit.amount else retry_after(now, window.end_ms)
-    ends = to_datetime(window.end_ms)
-    return Denied(limit.counter, amount, limit.amount, used, ends, wait)
+def usage_of(limit: CounterLimit, window: Window, item: Item | None) -> Usage:
+    """What a counter has used, by the item of its window; None: nothing."""
+    used = 0 if item is None else require_amount(item, "used")
+    return Usage(
+        limit.counter,
+        limit.quota.prefix,
+        str(limit.quota.per),
+        limit.amount,
+        limit.own,
+        used,
+        (item or {}).get("overrun", 0),
+        left_of(limit.amount, used),
+        window.name,
+        to_datetime(window.end_ms),
+    )
 
 
 def left_of(limit: Amount, used: Amount) -> Amount:

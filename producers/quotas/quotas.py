@@ -7,39 +7,41 @@ from typing import TYPE_CHECKING, Literal
 
 from countledger.ledger import keys
 from countledger.ledger.attempts import ask, raise_exhausted
-from countledger.ledger.attributes import decoded, require_amount
+from countledger.ledger.attributes import decoded
 from countledger.ledger.calendar import window_of, zone_of
-from countledger.ledger.clock import to_datetime
-from countledger.ledger.errors import BadQuota, shown
+from countledger.ledger.errors import BadQuota, NoSuchQuota, shown
 from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
 from countledger.ledger.limits import TICKET_LIFE_MS
 from countledger.ledger.operations import Get
-from countledger.producers.quotas.acquiring import Wanted, acquiring, committing, releasing
+from countledger.producers.quotas.acquiring import acquiring, committing, releasing
 from countledger.producers.quotas.administration import (
     Limits,
     creating,
     deleting,
     limiting,
+    only,
     reading,
 )
 from countledger.producers.quotas.guard import Guard, OnFailure, OnUnpriced
+from countledger.producers.quotas.plan import Share, Wanted
 from countledger.producers.quotas.quota import (
     Admitted,
     Ticket,
     Usage,
     check_amount,
+    check_counters,
     check_method,
     check_per,
     check_prefix,
     check_zone,
     decode_override,
     decode_quota,
-    left_of,
+    usage_of,
 )
 from countledger.producers.strict.change import check_key_age
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from countledger.ledger.amount import Amount
@@ -81,78 +83,105 @@ class Quotas:
     ) -> Quota:
         """Create the quota of every counter whose name begins with a prefix: one write unit.
 
+        Prefix and kind of window identify a quota. A counter may have several, as of a day and of a
+        month: an amount must fit into all of them.
+
         Args:
-            prefix: at least a namespace and its colon, as `llm:`. If several quotas fit a counter,
-                the one with the longest prefix holds.
+            prefix: at least a namespace and its colon, as `llm:`. If several quotas of one kind of
+                window fit a counter, the one with the longest prefix holds.
             limit: how much each counter may use in one window, 0 or more.
             per: the kind of window: `minute` (of UTC), `hour`, `day` or `month` of the time zone.
             time_zone: a name of the IANA database.
             method: how `acquire` remembers a key: `request_token` for ten minutes, `marker`
-                for at least a day.
+                for at least a day. Of several quotas of a counter all must have `request_token`.
 
         Raises:
-            QuotaExists: a quota of that prefix exists.
+            QuotaExists: a quota of that prefix and kind of window exists.
             BadQuota: an argument breaks its rule.
             Unclear, Throttled: look with `list`, and call again.
             WrongRegion: this is not the home region.
         """
         self._refuse_elsewhere(prefix)
         prefix = check_prefix(prefix)
+        kind = str(check_per(per))
         item = {
-            **keys.quota_key(prefix),
+            **keys.quota_key(prefix, kind),
+            "prefix": prefix,
             "limit": check_amount("limit", limit, zero=True),
-            "per": str(check_per(per)),
+            "per": kind,
             "time_zone": check_zone(time_zone),
             "method": str(check_method(method)),
             "updated_at": self.connection.clock.now_ms(),
         }
         return self.connection.run(creating(self.connection, item))
 
-    def set_limit(self, prefix: str, limit: Amount) -> None:
+    def set_limit(self, prefix: str, limit: Amount, *, per: str | None = None) -> None:
         """Change the limit of a quota, also while it is used: a read unit and a write unit.
 
+        Args:
+            prefix: of the quota.
+            limit: how much each counter may use in one window, 0 or more.
+            per: its kind of window; None: the prefix has one quota.
+
         Raises:
-            NoSuchQuota: no quota has that prefix.
+            NoSuchQuota: no quota has that prefix and kind of window.
             Unclear: no clear answer. Also if another call has changed a limit since an attempt that
                 got no answer: that change stays.
-            BadQuota, Throttled, WrongRegion: as `create`.
+            BadQuota: an argument breaks its rule, or `per` is missing.
+            Throttled, WrongRegion: as `create`.
         """
         self._refuse_elsewhere(prefix)
         amount = check_amount("limit", limit, zero=True)
-        self.connection.run(limiting(self.connection, check_prefix(prefix), amount, None))
+        kind = None if per is None else check_per(per)
+        self.connection.run(limiting(self.connection, check_prefix(prefix), kind, amount))
 
-    def override(self, counter: str, limit: Amount | None) -> None:
+    def override(self, counter: str, limit: Amount | None, *, per: str | None = None) -> None:
         """Give one counter a limit of its own; None: that of its quota again.
 
         Two or three read units and four write units.
 
+        Args:
+            counter: whose.
+            limit: its own limit.
+            per: the kind of window; None: the counter has one quota.
+
         Raises:
-            NoSuchQuota: no quota is for the counter.
-            Unclear: as `set_limit`.
-            BadQuota, Throttled, WrongRegion: as `create`.
+            NoSuchQuota: no quota is for the counter, or none of that kind of window.
+            Unclear, BadQuota: as `set_limit`.
+            Throttled, WrongRegion: as `create`.
         """
         self._refuse_elsewhere(counter)
         amount = None if limit is None else check_amount("limit", limit, zero=True)
+        kind = None if per is None else check_per(per)
         counter = keys.check_counter(counter)
         self.limits.forget(counter)
-        steps = self.limits.of(counter, self.connection.attempts())
-        prefix = self.connection.run(steps).quota.prefix
-        self.connection.run(limiting(self.connection, prefix, amount, counter))
+        limits = self.connection.run(self.limits.of(counter, self.connection.attempts()))
+        quotas = [one.quota for one in limits if kind in {None, one.quota.per}]
+        if not quotas:
+            raise NoSuchQuota(f"no quota per {kind} is for counter {counter!r}")
+        quota = only(quotas, f"counter {counter!r}")
+        self.connection.run(limiting(self.connection, quota.prefix, quota.per, amount, counter))
         self.limits.forget(counter)
 
-    def delete(self, prefix: str) -> None:
+    def delete(self, prefix: str, *, per: str | None = None) -> None:
         """Delete a quota: a read unit, a write unit, and one for each counter's own limit.
 
         A process that has read the quota admits under it for up to five seconds more. What the
         windows have used expires by itself. A quota that is created again begins with empty
-        windows, and remembers no key.
+        windows; what was counted under a key stays counted once.
+
+        Args:
+            prefix: of the quota.
+            per: its kind of window; None: the prefix has one quota.
 
         Raises:
-            NoSuchQuota: no quota has that prefix.
+            NoSuchQuota: no quota has that prefix and kind of window.
+            BadQuota: `per` is missing, or is none.
             Unclear, Throttled, WrongRegion: as `create`.
         """
         self._refuse_elsewhere(prefix)
-        self.connection.run(deleting(self.connection, check_prefix(prefix)))
+        kind = None if per is None else check_per(per)
+        self.connection.run(deleting(self.connection, check_prefix(prefix), kind))
 
     def list(self, *, on_corrupt: OnCorrupt | None = None) -> list[Quota]:
         """All quotas, by their prefixes: a read unit for each 4 KB.
@@ -185,8 +214,10 @@ class Quotas:
         own = (item for item in items if "limit" in item)
         return dict(decoded(own, decode_override, on_corrupt))
 
-    def show(self, counter: str) -> Usage:
-        """What a counter has used in its present window: up to three read units.
+    def show(self, counter: str) -> Sequence[Usage]:
+        """What a counter has used under each of its quotas, in the present windows.
+
+        A read unit, and up to two for each quota. The shortest window is first.
 
         Raises:
             NoSuchQuota: no quota is for the counter.
@@ -198,28 +229,31 @@ class Quotas:
 
     def acquire(
         self,
-        counter: str,
+        counter: str | Sequence[str],
         amount: Amount = 1,
         *,
         key: str | IdempotencyKey | None = None,
         prefer: Literal["under", "over"] = "under",
     ) -> Admitted | Denied:
-        """Count an amount in the present window, if the limit allows it.
+        """Count an amount in the present windows, if every limit allows it; else under none.
 
-        One write unit without a key; with one two (method `request_token`) or four (method
-        `marker`), and a read unit. The limit is read at most every five seconds: up to two read
-        units.
+        One limit: one write unit without a key; with one two (method `request_token`) or four
+        (method `marker`), and a read unit. Several limits, of one counter or of several: two write
+        units for each, two more for a marker, and a read unit for each. The limits are read at most
+        every five seconds: one read unit for each counter, and one for each quota whose counters
+        have limits of their own.
 
         Args:
-            counter: whose.
-            amount: how much, more than 0.
-            key: what a retry repeats, also in a later window: it is not counted again.
+            counter: whose; or several, for example of an organisation, a team and a user.
+            amount: how much, more than 0, for each counter.
+            key: what a retry repeats, also in a later window: it is not counted again. It belongs
+                to the first of the counters by name, whatever their order.
             prefer: without a key, after a lost answer: `under` sends nothing more, so the amount is
                 counted once or not at all; `over` sends it again, so it may be counted twice.
 
         Raises:
-            NoSuchQuota: no quota is for the counter.
-            IdempotencyKeyReused: the key was used for something else.
+            NoSuchQuota: no quota is for a counter.
+            IdempotencyKeyReused: the key was used for something else, or for other counters.
             KeyExpired, ClockSkew: the key's time is too long ago, or in the future.
             BadQuota, BadCounterName, BadKey: an argument breaks its rule.
             Unclear: no clear answer. With a key, call again; without one, it is not admitted.
@@ -229,25 +263,32 @@ class Quotas:
         return self.connection.run(self._acquiring(counter, amount, key, prefer, reserve=False))
 
     def reserve(
-        self, counter: str, amount: Amount, *, key: str | IdempotencyKey | None = None
+        self,
+        counter: str | Sequence[str],
+        amount: Amount,
+        *,
+        key: str | IdempotencyKey | None = None,
     ) -> Admitted | Denied:
-        """As `acquire`, for a cost that is known afterwards: four write units and a read unit.
+        """As `acquire`, for a cost that is known afterwards, always with a marker.
 
-        The outcome has a `ticket`, which `commit` or `release` resolves, until a day after the end
-        of the window. If neither is called, the amount stays counted in its window, and in no
-        other.
+        Two write units for each limit and two for the marker, and a read unit for each limit. The
+        outcome has a `ticket`, which `commit` or `release` resolves, until a day after the end of
+        the window that ends first. If neither is called, the amount stays counted in its windows,
+        and in no other.
 
         Raises:
-            TicketResolved: the reservation under this key is committed or released already.
+            TicketResolved: the reservation under this key was committed or released; its `actual`
+                is the amount that it was committed with.
             As `acquire`.
         """
         return self.connection.run(self._acquiring(counter, amount, key, "over", reserve=True))
 
     def commit(self, ticket: Admitted | Ticket, actual: Amount | None = None) -> Committed:
-        """Count what was used instead of what was reserved, in the window of the reservation.
+        """Count what was used instead of what was reserved, in the windows of the reservation.
 
-        Four write units; one if both are equal. More than was reserved is counted as well, even
-        past the limit: the outcome and `show` report it as an overrun.
+        Two write units for each limit and two for the marker; one in all if both are equal. More
+        than was reserved is counted as well, even past the limit: the outcome and `show` report it
+        as an overrun.
 
         Args:
             ticket: of a reservation.
@@ -263,7 +304,7 @@ class Quotas:
         return self.connection.run(self._committing(ticket, actual))
 
     def release(self, ticket: Admitted | Ticket) -> bool:
-        """Count nothing for a reservation: four write units.
+        """Count nothing for a reservation: two write units for each limit, and two for the marker.
 
         Returns:
             Whether this call did it; False: it was released before.
@@ -319,15 +360,16 @@ class Quotas:
 
     def _acquiring(
         self,
-        counter: str,
+        counter: str | Sequence[str],
         amount: Amount,
         key: str | IdempotencyKey | None,
         prefer: str,
         *,
         reserve: bool,
     ) -> Steps[Admitted | Denied]:
-        counter = keys.check_counter(counter)
-        self._refuse_elsewhere(counter)
+        counters = check_counters(counter)
+        what = ", ".join(map(repr, counters))
+        self._refuse_elsewhere(", ".join(counters))
         if prefer not in {"under", "over"}:
             raise BadQuota(f"prefer {shown(prefer)} must be `under` or `over`")
         now_ms = self.connection.clock.now_ms()
@@ -336,14 +378,14 @@ class Quotas:
         until_ms = now_ms + self.connection.token_life_ms
         key_at_ms = None
         if isinstance(key, IdempotencyKey):
-            what = f"idempotency key {key.key!r} of {counter!r}"
             skew_ms, key_at_ms = self.connection.clock_skew_ms, key.at_ms
-            check_key_age(what, key_at_ms, now_ms, TICKET_LIFE_MS, skew_ms)
+            named = f"idempotency key {key.key!r} of {what}"
+            check_key_age(named, key_at_ms, now_ms, TICKET_LIFE_MS, skew_ms)
             until_ms = min(until_ms, key_at_ms + TICKET_LIFE_MS)
         elif key is not None:
             key = check_key(key)
         wanted = Wanted(
-            counter=counter,
+            counters=counters,
             amount=check_amount("amount", amount),
             at_ms=now_ms,
             call=call,
@@ -373,30 +415,24 @@ class Quotas:
         self._refuse_elsewhere(ticket.counter)
         return ticket
 
-    def _showing(self, counter: str) -> Steps[Usage]:
+    def _showing(self, counter: str) -> Steps[Sequence[Usage]]:
         attempts = self.connection.attempts()
         self.limits.forget(counter)
-        limit = yield from self.limits.of(counter, attempts)
-        quota = limit.quota
-        window = window_of(self.connection.clock.now_ms(), quota.per, zone_of(quota.time_zone))
-        key = keys.quota_window_key(quota.incarnation, counter, window.name)
+        limits = yield from self.limits.of(counter, attempts)
+        now_ms = self.connection.clock.now_ms()
+        shares = [
+            Share(one, window_of(now_ms, one.quota.per, zone_of(one.quota.time_zone)))
+            for one in limits
+        ]
 
         def give_up(exhausted: Exhausted[None]) -> Any:  # noqa: ANN401 - it only raises
-            raise_exhausted(exhausted, f"to read the quota of {counter!r}", "try again")
+            raise_exhausted(exhausted, f"to read the quotas of {counter!r}", "try again")
 
-        found = yield from ask(Get(self.connection.counters, key), attempts, give_up)
-        used = 0 if found is None else require_amount(found, "used")
-        return Usage(
-            counter,
-            quota.prefix,
-            limit.amount,
-            limit.own,
-            used,
-            (found or {}).get("overrun", 0),
-            left_of(limit.amount, used),
-            window.name,
-            to_datetime(window.end_ms),
-        )
+        found = []
+        for share in shares:
+            item = yield from ask(Get(self.connection.counters, share.key), attempts, give_up)
+            found.append(usage_of(share.limit, share.window, item))
+        return found
 
     def _refuse_elsewhere(self, what: str) -> None:
         """Allow calls in the home region only."""

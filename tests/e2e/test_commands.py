@@ -254,7 +254,7 @@ _STORIES: Final[dict[str, Story]] = {
                 "counters": {},
             },
         ),
-        step("quota create NS: --limit 10 --per day", code=2, err="exists"),
+        step("quota create NS: --limit 11 --per month", code=2, err="exists"),
         step(
             "quota acquire NS:a 7.5 --key k",
             {
@@ -265,6 +265,17 @@ _STORIES: Final[dict[str, Story]] = {
                 "resets_at": ANY,
                 "duplicate": False,
                 "ticket": None,
+                "limits": [
+                    {
+                        "counter": "NS:a",
+                        "prefix": "NS:",
+                        "per": "month",
+                        "window": ANY,
+                        "limit": "10",
+                        "remaining": "2.5",
+                        "resets_at": ANY,
+                    }
+                ],
             },
         ),
         step("quota acquire NS:a 7.5 --key k", {"duplicate": True}),
@@ -279,7 +290,7 @@ _STORIES: Final[dict[str, Story]] = {
         step("quota reserve NS:a 1 --key r", {"remaining": "0.5"}, keeps="ticket"),
         step(
             "quota commit {ticket} 1.25",
-            {"counter": "NS:a", "actual": "1.25", "overrun": "0.25", "duplicate": False},
+            {"counters": ["NS:a"], "actual": "1.25", "overrun": "0.25", "duplicate": False},
         ),
         step("quota commit {ticket} 1.25", {"duplicate": True}),
         step("quota release {ticket}", code=4, err="committed"),
@@ -287,13 +298,21 @@ _STORIES: Final[dict[str, Story]] = {
         step("quota release {ticket}", {"released": True}),
         step("quota release {ticket}", {"released": False}),
         step("quota release no-ticket", code=2, err="is of no reservation of this stack"),
+        step("quota reserve NS:a 1 --key r", code=4, err="is committed (1.25)"),
         step("quota override NS:b 20", {"counter": "NS:b", "limit": "20"}),
         step("quota acquire NS:b 20", {"remaining": "0"}),
         step("quota override NS:b none", {"limit": None}),
         step("quota set NS: 9", {"prefix": "NS:", "limit": "9"}),
         step(
-            "quota show NS:b", {"limit": "9", "used": "20", "remaining": "0", "overridden": False}
+            "quota show NS:b",
+            {"items": [{"limit": "9", "used": "20", "remaining": "0", "overridden": False}]},
         ),
+        step("quota create NS: --limit 3 --per day"),
+        step("quota set NS: 9", code=2, err="per, one of: day, month"),
+        step("quota acquire NS:c 2 --also NS:d --key t", {"remaining": "1", "duplicate": False}),
+        step("quota acquire NS:d 2 --also NS:c --key t", {"duplicate": True}),
+        step("quota acquire NS:e 2 --also NS:d", code=4, err="2 of 3 are used"),
+        step("quota delete NS: --per day --yes", {"prefix": "NS:", "per": "day"}),
         step("quota list", out="NS:\t9\tmonth"),
         step("quota list", {"items": [{"prefix": "NS:"}], "more": False, "unreadable": []}),
         step("quota delete NS:", code=2, err="give --yes"),

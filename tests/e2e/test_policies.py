@@ -430,7 +430,7 @@ def test_who_uses_quotas_creates_changes_and_deletes_them(
         held = quotas.reserve(counter, 4)
         assert isinstance(held, Admitted)
         resolve(held)
-    assert (quotas.show(counter).used, quotas.show(counter).limit) == (7, 30)
+    assert (quotas.show(counter)[0].used, quotas.show(counter)[0].limit) == (7, 30)
     assert quotas.overrides(next(q for q in quotas.list() if q.prefix == f"{name}:"))
     quotas.delete(f"{name}:")
 

@@ -25,7 +25,7 @@ from countledger.ledger.operations import (
 )
 from countledger.producers.claims import claim, claims
 from countledger.producers.claims.claim import Before, Freeing, Taking
-from countledger.producers.quotas import acquiring
+from countledger.producers.quotas import acquiring, plan
 from countledger.producers.sequences import sequences
 from countledger.producers.sequences.sequence import Collection
 from countledger.producers.sequences.sequences import Appending, ExpectedDraw
@@ -354,29 +354,30 @@ def _made_again(admission: Any, *given: Any) -> Any:  # noqa: ANN401 - a write
     return replace(write, clauses=tuple(clauses))
 
 
-def _of_any_revision(admission: Any, table: str, limit: Any, window: Any, amount: Any) -> Any:  # noqa: ANN401
+def _of_any_revision(admission: Any, table: str, share: Any, amount: Any) -> Any:  # noqa: ANN401
     """A process goes on under a limit that others know no more."""
-    fits = Compare("used", "<=", limit.amount - amount)
-    write = admission(table, limit, window, amount)
+    fits = Compare("used", "<=", share.limit.amount - amount)
+    write = admission(table, share, amount)
     return replace(write, condition=AnyOf(Absent("part"), fits))
 
 
 def _of_one_window(marker: Any, *given: Any) -> Any:  # noqa: ANN401 - a write
     """A key is remembered within its window."""
-    table, limit, window, key_id, facts = given
-    return marker(table, limit, window, f"{key_id}-{window.name}", facts)
+    table, places, key_id, facts = given
+    return marker(table, places, f"{key_id}-{places[0].window}", facts)
 
 
 def _in_the_present_window(resolve: Any, connection: Any, ticket: Any, *more: Any) -> Any:  # noqa: ANN401
     """A commit is counted when it comes."""
     window = window_of(connection.clock.now_ms(), Per.HOUR, zone_of("UTC"))
-    return resolve(connection, replace(ticket, window=window.name), *more)
+    places = tuple(one._replace(window=window.name) for one in ticket.counted_in)
+    return resolve(connection, replace(ticket, counted_in=places), *more)
 
 
 def _of_any_ticket(resolution: Any, table: str, ticket: Any, *more: Any) -> Any:  # noqa: ANN401
     """What the marker says of the amount and the window does not count."""
     write = resolution(table, ticket, *more)
-    open_one = Compare("call", "=", ticket.reservation), Compare("state", "=", acquiring.RESERVED)
+    open_one = Compare("call", "=", ticket.reservation), Compare("state", "=", plan.RESERVED)
     return replace(write, condition=AllOf(*open_one))
 
 
@@ -392,7 +393,34 @@ def _of_any_window(correction: Any, *given: Any) -> Any:  # noqa: ANN401 - a wri
     return None if write is None else replace(write, condition=None)
 
 
+def _of_the_first_window(correction: Any, table: str, ticket: Any, place: Any, actual: Any) -> Any:  # noqa: ANN401
+    """A reservation is resolved under one of its limits only."""
+    if place != ticket.counted_in[0]:
+        return None
+    return correction(table, ticket, place, actual)
+
+
+def _under_the_first_limit(admission: Any, table: str, share: Any, amount: Any, *more: Any) -> Any:  # noqa: ANN401
+    """An amount is held against one of its limits only."""
+    write = admission(table, share, amount, *more)
+    return write if share.limit.counter == "b:y" else replace(write, condition=None)
+
+
 _QUOTAS: Final = (
+    SwitchedOff(
+        "an amount must fit into all of its limits",
+        "quotas-marker-both",
+        "reserved: key",
+        wrapped(acquiring, "admission", _under_the_first_limit),
+        faults=0,
+    ),
+    SwitchedOff(
+        "a reservation is resolved under all of its limits",
+        "quotas-marker-both",
+        "reserved: commit",
+        wrapped(acquiring, "correction", _of_the_first_window),
+        faults=0,
+    ),
     SwitchedOff(
         "an amount of a quota under a token names the number of the fence",
         "quotas-request_token",

@@ -2,7 +2,8 @@
 
 For both methods. The state of the model is the quota as its counter meets it in one window. Once
 more with windows of an hour, one of which ends: under a limit that is never reached, the state is
-what all windows have used.
+what all windows have used. And once more with amounts that are counted under two limits, of two
+counters: both windows have used the same.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import MINUTE_MS, QUOTA_LIMIT_LIFE_MS, SECOND_MS
 from countledger.ledger.tombstones import present
-from countledger.producers.quotas.quota import Admitted, Ticket
+from countledger.producers.quotas.quota import Admitted, CountedIn, Ticket
 from countledger.producers.strict.definition import Method
 from tests.exploring.linear import DIED, Effect, Masked
 from tests.exploring.scope import Beginnings, Capability, fewer_beside_more
@@ -35,12 +36,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from countledger.client import CountLedger
+    from countledger.ledger.attributes import Item
     from countledger.producers.quotas.quota import Denied
     from tests.exploring.scope import Script
     from tests.exploring.world import Contents
 
 _PREFIX: Final = "a:"
 _NAME: Final = "a:x"
+_OTHERS: Final = "b:"
+_OTHER: Final = "b:y"
 _KEY: Final = IdempotencyKey("k", to_datetime(BEGIN_MS))
 _RESERVED: Final = "r"
 _LIMIT: Final = 3
@@ -71,6 +75,7 @@ class Budget(NamedTuple):
         before: the limit that a process may still use.
         used: in the window.
         key: the amount that is counted under the key; 0: none.
+        key_here: whether that was under this quota.
         ticket: what became of the reservation; empty: none.
         here: whether the reservation is of this quota.
         gone: whether there was another quota of the name.
@@ -80,6 +85,7 @@ class Budget(NamedTuple):
     before: int = _LIMIT
     used: int = 0
     key: int = 0
+    key_here: bool = True
     ticket: str = ""
     here: bool = True
     gone: bool = False
@@ -92,21 +98,24 @@ class Budgeting:
     Attributes:
         method: of the quota.
         hourly: whether its windows are hours; else days.
+        both: whether amounts are counted for a second counter as well, whose limit is higher.
         tickets: that of the reservation, once it was made.
     """
 
     method: Method
     hourly: bool = False
+    both: bool = False
     tickets: list[Ticket] = field(default_factory=list)
 
     def calls(self) -> Mapping[str, Callable[[CountLedger], object]]:
         """What each call does."""
+        names = [_OTHER, _NAME] if self.both else _NAME
         return {
-            "use": lambda ledger: _told(ledger.quotas.acquire(_NAME, _AMOUNT)),
+            "use": lambda ledger: _told(ledger.quotas.acquire(names, _AMOUNT)),
             "use 1 later": _use_later,
-            "key": lambda ledger: _told(ledger.quotas.acquire(_NAME, _AMOUNT, key=_KEY)),
-            "key 1": lambda ledger: _told(ledger.quotas.acquire(_NAME, 1, key=_KEY)),
-            "reserve": lambda ledger: _told(ledger.quotas.reserve(_NAME, _AMOUNT, key=_RESERVED)),
+            "key": lambda ledger: _told(ledger.quotas.acquire(names, _AMOUNT, key=_KEY)),
+            "key 1": lambda ledger: _told(ledger.quotas.acquire(names, 1, key=_KEY)),
+            "reserve": lambda ledger: _told(ledger.quotas.reserve(names, _AMOUNT, key=_RESERVED)),
             "commit": lambda ledger: ledger.quotas.commit(self.tickets[0], 1).duplicate,
             "release": lambda ledger: ledger.quotas.release(self.tickets[0]),
             "lower limit": lambda ledger: ledger.quotas.set_limit(_PREFIX, _LOW),
@@ -119,12 +128,15 @@ class Budgeting:
         """Create the quota; its limit."""
         per, limit = ("hour", _HIGH) if self.hourly else ("day", _LIMIT)
         made = ledger.quotas.create(_PREFIX, limit=limit, per=per, method=str(self.method))
+        if self.both:
+            ledger.quotas.create(_OTHERS, limit=_HIGH, per="month", method=str(self.method))
         return int(made.limit)
 
     def reserve(self, ledger: CountLedger) -> None:
         """A quota with a reservation."""
         self.create(ledger)
-        made = ledger.quotas.reserve(_NAME, _AMOUNT, key=_RESERVED)
+        names = [_NAME, _OTHER] if self.both else _NAME
+        made = ledger.quotas.reserve(names, _AMOUNT, key=_RESERVED)
         if isinstance(made, Admitted) and made.ticket:
             self.tickets[:] = [made.ticket]
 
@@ -153,7 +165,7 @@ class Budgeting:
 
     def _under(self, budget: Budget, call: str, limit: int) -> Iterator[Effect]:
         amount = 1 if call in {"key 1", "use 1 later"} else _AMOUNT
-        if call == "reserve" and budget.ticket and budget.here:
+        if call == "reserve" and budget.ticket:
             again = "duplicate" if budget.ticket == "reserved" else TicketResolved
             yield Effect(again, budget)
         elif call.startswith("key") and budget.key:
@@ -168,25 +180,32 @@ class Budgeting:
             if call == "reserve":
                 used = used._replace(ticket="reserved", here=True)
             if call.startswith("key"):
-                used = used._replace(key=amount)
+                used = used._replace(key=amount, key_here=True)
                 yield Effect("counted", used)
             yield Effect("admitted", used)
 
     def _again(self, budget: Budget, amount: int, limit: int) -> Iterator[Effect]:
-        yield Effect("duplicate" if amount == budget.key else IdempotencyKeyReused, budget)
+        same = amount == budget.key and (budget.key_here or self.method is Method.MARKER)
+        yield Effect("duplicate" if same else IdempotencyKeyReused, budget)
         if self.method is Method.MARKER:
             return
-        if amount == budget.key:
+        if same:
             yield Effect("counted", budget)  # by which call is not said after a lost answer
         if amount > limit:
             yield Effect("denied", budget, DENIED_ALONE)
         if budget.used + amount <= limit:
-            yield Effect(DIED, budget._replace(used=budget.used + amount), DIED_TWICE)
+            twice = budget._replace(used=budget.used + amount, key=amount, key_here=True)
+            yield Effect(DIED, twice, DIED_TWICE)
 
     def scripts(self) -> tuple[Script, ...]:
         """What one actor does."""
         if self.hourly:
             return (("key",), ("reserve",), ("commit",), ("release",))
+        if self.both:
+            both: list[Script] = [("use",), ("key",), ("key 1",), ("lower limit",)]
+            if self.method is Method.MARKER:
+                both += [("reserve",), ("commit",), ("release",)]
+            return tuple(both)
         found: list[Script] = [("use",), ("key",), ("key 1",), ("lower limit",), ("raise limit",)]
         found += [("delete",), ("delete", "create"), ("create",), _LOWERED]
         if self.method is Method.MARKER:
@@ -200,6 +219,22 @@ class Budgeting:
         tokens = self.method is Method.REQUEST_TOKEN
         return (OLD_LIMIT, DENIED_ALONE, DIED_TWICE) if tokens else (OLD_LIMIT,)
 
+    @property
+    def name(self) -> str:
+        """Of this capability."""
+        return "quotas-hours" if self.hourly else f"quotas-{self.method}" + "-both" * self.both
+
+    def prepare(self, ledger: CountLedger) -> None:
+        """Each process knows the limits."""
+        ledger.quotas.show(_NAME)
+        if self.both:
+            ledger.quotas.show(_OTHER)
+
+    def _agrees(self, budget: Budget, contents: Contents) -> bool:
+        if self.both and sum(_windows(contents, _OTHERS).values()) != budget.used:
+            return False
+        return (_agrees_by_markers if self.hourly else _agrees)(budget, contents)
+
     def capability(self) -> Capability:
         """Of this quota."""
         tokens = self.method is Method.REQUEST_TOKEN
@@ -209,13 +244,13 @@ class Budgeting:
             reserved = Budget(limit, limit, used=_AMOUNT, ticket="reserved")
             starts = {"reserved": Beginnings(self.reserve, reserved)}
         return Capability(
-            name="quotas-hours" if self.hourly else f"quotas-{self.method}",
+            name=self.name,
             calls=self.calls(),
             scripts=self.scripts(),
             starts=starts,
             model=self.model,
-            agrees=_agrees_by_markers if self.hourly else _agrees,
-            prepare=lambda ledger: ledger.quotas.show(_NAME),
+            agrees=self._agrees,
+            prepare=self.prepare,
             masks=self.masks(),
             faults=_faults,
             bounds=Bounds(jumps_ms=(14 * MINUTE_MS,), free_jumps=tokens),
@@ -227,11 +262,13 @@ def _administering(budget: Budget, call: str) -> Iterator[Effect]:
         if budget.limit is not None:
             yield Effect(QuotaExists, budget)
         else:
-            yield Effect(_LIMIT, Budget(_LIMIT, ticket=budget.ticket, here=False, gone=budget.gone))
+            made = budget._replace(limit=_LIMIT, before=_LIMIT, used=0, here=False, key_here=False)
+            yield Effect(_LIMIT, made)
     elif budget.limit is None:
         yield Effect(NoSuchQuota, budget)
     elif call == "delete":
-        yield Effect(None, budget._replace(limit=None, used=0, key=0, here=False, gone=True))
+        gone = budget._replace(limit=None, used=0, key_here=False, here=False, gone=True)
+        yield Effect(None, gone)
     else:
         yield Effect(None, budget._replace(limit=_LOW if call == "lower limit" else 2 * _LIMIT))
 
@@ -268,24 +305,29 @@ def _is_told(answer: object) -> bool:
     return isinstance(answer, str | IdempotencyKeyReused | TicketResolved)
 
 
-def _windows(contents: Contents) -> dict[str, int]:
-    """What each window of the quota that is there has used."""
-    items = contents.tables[COUNTERS]
-    place = keys.quota_key(_PREFIX)
-    windows = keys.quota_window_key(
-        items[place["counter"], place["part"]]["incarnation"], _NAME, ""
-    )
+def _quota(contents: Contents, prefix: str) -> Item | None:
+    """The quota of a prefix, which has one."""
+    found = [
+        dict(item)
+        for (counter, part), item in contents.tables[COUNTERS].items()
+        if counter == keys.QUOTA_PREFIX and part.startswith(keys.quota_part(prefix))
+    ]
+    return present(found[0]) if found else None
+
+
+def _windows(contents: Contents, prefix: str = _PREFIX) -> dict[str, int]:
+    """What each window of the quota of a prefix has used."""
+    quota = _quota(contents, prefix)
+    windows = None if quota is None else f"{keys.QUOTA_PREFIX}{quota['incarnation']}#"
     return {
-        part.removeprefix(windows["part"]): int(item["used"])
-        for (counter, part), item in items.items()
-        if counter == windows["counter"] and part.startswith(windows["part"])
+        counter.split("#")[2]: int(item["used"])
+        for (counter, _), item in contents.tables[COUNTERS].items()
+        if windows is not None and counter.startswith(windows)
     }
 
 
 def _agrees(budget: Budget, contents: Contents) -> bool:
-    place = keys.quota_key(_PREFIX)
-    found = contents.tables[COUNTERS].get((place["counter"], place["part"]), {})
-    quota = present(dict(found) or None)
+    quota = _quota(contents, _PREFIX)
     if quota is None or budget.limit is None:
         return quota is None and budget.limit is None
     used = sum(_windows(contents).values())
@@ -296,8 +338,8 @@ def _agrees_by_markers(budget: Budget, contents: Contents) -> bool:
     """And each window has used what its markers say: all calls of this quota have one."""
     counted = dict.fromkeys(_windows(contents), 0)
     for item in contents.tables[COUNTERS].values():
-        if "window" in item:
-            counted[item["window"]] += item.get("actual", item["amount"])
+        for place in item.get("counted_in", ()):
+            counted[CountedIn(*place).window] += item.get("actual", item["amount"])
     return counted == _windows(contents) and _agrees(budget, contents)
 
 
@@ -305,4 +347,6 @@ QUOTAS: Final = (
     Budgeting(Method.MARKER).capability(),
     Budgeting(Method.REQUEST_TOKEN).capability(),
     Budgeting(Method.MARKER, hourly=True).capability(),
+    Budgeting(Method.MARKER, both=True).capability(),
+    Budgeting(Method.REQUEST_TOKEN, both=True).capability(),
 )

@@ -43,7 +43,7 @@ def acquiring(
             return _said(quotas.acquire(counter, _AMOUNT, key=key, prefer=prefer))
 
         def effect() -> int:
-            return int(quotas.show(counter).used / _AMOUNT)
+            return int(quotas.show(counter)[0].used / _AMOUNT)
 
         again = (lambda _told: act) if key else (lambda _told: None)
         return Play(act, effect, (quotas.connection.unretried.client,), again)
@@ -59,7 +59,7 @@ def reserving(world: World, name: str, retries: Retries) -> Play:
         return _said(quotas.reserve(counter, _AMOUNT, key="k"))
 
     def effect() -> int:
-        return int(quotas.show(counter).used / _AMOUNT)
+        return int(quotas.show(counter)[0].used / _AMOUNT)
 
     return Play.repeatable(act, effect, quotas.connection.unretried)
 
@@ -78,7 +78,7 @@ def resolving(actual: int | None) -> Begin:
             return _said(quotas.commit(ticket, actual))
 
         def effect() -> int:
-            missing = 3 * _AMOUNT - quotas.show(counter).used
+            missing = 3 * _AMOUNT - quotas.show(counter)[0].used
             times, rest = divmod(missing, _AMOUNT - (actual or 0))
             return int(times) if not rest else -1
 
@@ -99,7 +99,7 @@ def committing_as_reserved(world: World, name: str, retries: Retries) -> Play:
         item = quotas.connection.retrying.get(
             quotas.connection.counters, ticket.ticket.marker_key, consistent=True
         )
-        assert quotas.show(counter).used == _AMOUNT
+        assert quotas.show(counter)[0].used == _AMOUNT
         return int((item or {})["state"] == "committed")
 
     return Play.repeatable(act, effect, quotas.connection.unretried)

@@ -44,6 +44,8 @@ class Sample:
 _EVENTS: Final = [{"counter": "likes:a", "delta": "1"}, {"counter": "likes:b", "delta": "2"}]
 _STRICT: Final = {"counter": "stock:bolts", "method": "marker", "lower": "0", "opening": "10"}
 _QUOTA: Final = {"prefix": "llm:", "limit": "100", "per": "day"}
+_LIMIT: Final = {"limit": "50", "per": "month"}
+_SEVERAL: Final = {"amount": "4", "also": ["llm:bob", "llm:cid"]}
 _CLAIM: Final = {"value": ["ann@example.org"], "owner": "u1"}
 _RULE: Final = {"name": "low", "prefix": "stock:", "threshold": "5", "direction": "falling"}
 _HOLD: Final = {"amount": "1", "expires_in_ms": 60_000}
@@ -104,16 +106,17 @@ SAMPLES: Final = (
     Sample("cancel_hold", "POST /v1/holds/{second}/cancellation", "stock:write"),
     Sample("delete_strict", "DELETE /v1/strict/stock:bolts", "stock:admin", status=204),
     Sample("create_quota", "POST /v1/quotas", "llm:admin", _QUOTA, status=201),
+    Sample("create_quota", "POST /v1/quotas", "llm:admin", {**_QUOTA, "per": "month"}, status=201),
     Sample("list_quotas", "GET /v1/quotas", "*:read"),
-    Sample("set_limit", "PUT /v1/quotas/llm:/limit", "llm:admin", {"limit": "50"}, status=204),
+    Sample("set_limit", "PUT /v1/quotas/llm:/limit", "llm:admin", _LIMIT, status=204),
     Sample("show_usage", "GET /v1/usage/llm:ann", "llm:read"),
-    Sample("override_limit", "PUT /v1/usage/llm:a/limit", "llm:admin", {"limit": "9"}, status=204),
+    Sample("override_limit", "PUT /v1/usage/llm:a/limit", "llm:admin", _LIMIT, status=204),
     Sample("acquire", "POST /v1/usage/llm:ann/acquisitions", "llm:write", {"amount": "3"}, "q1"),
     Sample(
         "reserve",
         "POST /v1/usage/llm:ann/reservations",
         "llm:write",
-        {"amount": "4"},
+        _SEVERAL,
         "q2",
         keeps=("ticket", "ticket"),
     ),
@@ -127,6 +130,7 @@ SAMPLES: Final = (
         keeps=("other", "ticket"),
     ),
     Sample("release", "POST /v1/releases", "llm:write", {"ticket": "{other}"}),
+    Sample("delete_quota", "DELETE /v1/quotas/llm:?per=month", "llm:admin", status=204),
     Sample("delete_quota", "DELETE /v1/quotas/llm:", "llm:admin", status=204),
     Sample("create_sequence", "POST /v1/sequences", "no:admin", {"sequence": "no:a"}, status=201),
     Sample("draw", "POST /v1/sequences/no:a/numbers", "no:write", {"size": 3}),

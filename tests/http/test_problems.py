@@ -17,7 +17,17 @@ from countledger.producers.quotas.quota import Denied
 from countledger.producers.strict import outcome as outcomes
 
 _ENTRY = Entry(counter="likes:a", id="k0", delta=Decimal("0.5"), at_ms=1, origin="us-east-1")
-_DENIED = Denied("llm:a", 3, 10, 9, datetime(2026, 1, 2, tzinfo=UTC), timedelta(milliseconds=1_500))
+_DENIED = Denied(
+    counter="llm:a",
+    prefix="llm:",
+    per="day",
+    window="2026-01-01",
+    amount=3,
+    limit=10,
+    used=9,
+    resets_at=datetime(2026, 1, 2, tzinfo=UTC),
+    retry_after=timedelta(milliseconds=1_500),
+)
 # Of the classes whose constructor takes more than a text.
 _MADE = {
     errors.AlreadyClaimed: errors.AlreadyClaimed("text", "user-email", ("ann",), "u1"),

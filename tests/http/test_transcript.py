@@ -148,7 +148,7 @@ def test_what_cannot_be_read_of_the_quotas_is_named_beside_the_others(
     quota = client.quotas.create("bots:", limit=2, per="day")
     client.quotas.override("bots:a", 3)
     own = what != "quota"
-    pair = (f"quota#{quota.incarnation}", "bots:a") if own else ("quota#", "bots:")
+    pair = (f"quota#{quota.incarnation}", "bots:a") if own else ("quota#", "bots:#day")
     table = other.store.counters
     key = dict(zip(("counter", "part"), pair, strict=True))
     other.store.connection.retrying.update(Update(table, key, (Assign("limit", "odd"),)))

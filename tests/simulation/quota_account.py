@@ -7,6 +7,7 @@ from typing import Any, Final
 from countledger.infra.memory.tables import Change
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.tombstones import present
+from countledger.producers.quotas.plan import counted_in_of
 from tests.simulation.sums import Wrong
 
 _PREFIX: Final = "quota#"
@@ -18,13 +19,13 @@ class QuotaCall:
     """A call under a key, which may be repeated.
 
     Attributes:
-        counter: its counter.
+        counters: its counters, sorted.
         amount: how much.
         key: its key.
         reserve: whether it reserves.
     """
 
-    counter: str
+    counters: tuple[str, ...]
     amount: int
     key: IdempotencyKey
     reserve: bool
@@ -37,7 +38,7 @@ class QuotaAccounts:
     Attributes:
         limits: of each incarnation the limits by revision.
         own: of each incarnation and counter its own limits by revision; None: removed.
-        used: of each partition and window, what it has used.
+        used: of each item of a window, what it has used.
         markers: of each partition and sort key, the marker as it was written last.
         keys: of each partition the markers by the keys of the callers.
         told: of each counter and window, what was admitted without a key.
@@ -59,20 +60,20 @@ class QuotaAccounts:
         partition, sort = change.key
         if not partition.startswith(_PREFIX) or change.after is None:
             return
-        incarnation, _, counter = partition.removeprefix(_PREFIX).partition("#")
+        incarnation, _, window = partition.removeprefix(_PREFIX).partition("#")
         if not incarnation:
             after = present(change.after)
             if after is None:
                 return  # the tombstone of a quota that was deleted
             self.limits[after["incarnation"]][int(after["revision"])] = int(after["limit"])
-        elif not counter:
+        elif incarnation == "keys":
+            self._marker_changed(change)
+        elif not window:
             own = change.after.get("limit")
             revision = int(change.after["revision"])
             self.own[incarnation, sort][revision] = None if own is None else int(own)
-        elif sort.startswith("w#"):
-            self._window_changed(incarnation, counter, change)
         else:
-            self._marker_changed(change)
+            self._window_changed(incarnation, sort.removeprefix("w#"), change)
 
     def _window_changed(self, incarnation: str, counter: str, change: Change) -> None:
         before, after = change.before or {}, change.after or {}
@@ -111,7 +112,7 @@ class QuotaAccounts:
         if before is not None:
             if change.before is None:
                 raise Wrong(f"{change.key} was made twice: {before}, then {after}")
-            same = ("call", "amount", "window", "key")
+            same = ("call", "amount", "counted_in", "key")
             if any(before.get(name) != after.get(name) for name in same):
                 raise Wrong(f"{change.key} became another call: {before}, then {after}")
             if before["state"] != "reserved" or after["state"] not in _ENDS:
@@ -126,14 +127,15 @@ class QuotaAccounts:
         """Each window has used what its markers and the outcomes say."""
         keyed: Counter[tuple[str, str]] = Counter()
         total: Counter[tuple[str, str]] = Counter()
-        for (partition, _), marker in self.markers.items():
-            keyed[partition.split("#")[2], marker["window"]] += self.counted(marker)
+        for marker in self.markers.values():
+            for place in counted_in_of(marker):
+                keyed[place.counter, place.window] += self.counted(marker)
         for (partition, sort), used in self.used.items():
-            total[partition.split("#")[2], sort.removeprefix("w#")] += used
-        for place in {*keyed, *total, *self.told}:
-            plain = total[place] - keyed[place]
-            if not self.told[place] <= plain <= self.told[place] + self.open[place]:
+            total[sort.removeprefix("w#"), partition.split("#")[2]] += used
+        for each in {*keyed, *total, *self.told}:
+            plain = total[each] - keyed[each]
+            if not self.told[each] <= plain <= self.told[each] + self.open[each]:
                 raise Wrong(
-                    f"{place} has used {total[place]}: {keyed[place]} under keys, and without "
-                    f"{self.told[place]} to {self.told[place] + self.open[place]}"
+                    f"{each} has used {total[each]}: {keyed[each]} under keys, and without "
+                    f"{self.told[each]} to {self.told[each] + self.open[each]}"
                 )

@@ -1,5 +1,6 @@
 """Operations on quotas: acquires, reservations, limits that change, quotas that are made again."""
 
+from collections import Counter
 from typing import Final
 
 from countledger.ledger.calendar import Per, window_of, zone_of
@@ -13,6 +14,7 @@ from countledger.ledger.errors import (
     TicketResolved,
 )
 from countledger.ledger.ids import IdempotencyKey
+from countledger.producers.quotas.plan import counted_in_of
 from countledger.producers.quotas.quota import Admitted, Denied
 from tests.simulation.client import Client, Memory
 from tests.simulation.quota_account import QuotaCall
@@ -21,30 +23,43 @@ from tests.simulation.world import World
 
 _QUOTA: Final = "spent:"
 _COUNTERS: Final = ("spent:a", "spent:b")
+# Of every call, which counters; some under a second quota as well.
+_CHOICES: Final = (("spent:a",), ("spent:b",), ("spent:a", "spent:b"))
 _LIMITS: Final = (0, 6, 9, 12, 20)
-# Of every quota here: a window that a call may not see the end of.
+# Of the quota of all counters, a window that a call may not see the end of; of some, a second one.
 _PER: Final = Per.MINUTE
+_SECOND: Final = "spent:b"
+_SECOND_PER: Final = Per.HOUR
 
 
 def acquire(client: Client) -> None:
-    """Without a key: counted once, or perhaps, if nobody was told."""
-    counter, amount = client.random.choice(_COUNTERS), client.random.randint(1, 3)
-    accounts = client.auditor.quotas
-    place = counter, window_of(client.process.now_ms(), _PER, zone_of("UTC")).name
-    accounts.open[place] += amount
+    """Without a key: counted once in every window, or perhaps, if nobody was told."""
+    counters, amount = client.random.choice(_CHOICES), client.random.randint(1, 3)
+    accounts, now_ms = client.auditor.quotas, client.process.now_ms()
+    windows = [window_of(now_ms, per, zone_of("UTC")).name for per in (_PER, _SECOND_PER)]
+    # Whether the second quota is there is not known.
+    places = [(counter, name) for counter in counters for name in windows]
+    for place in places:
+        accounts.open[place] += amount
     try:
-        outcome = client.product.quotas.acquire(counter, amount)
+        outcome = client.product.quotas.acquire(counters, amount)
     except NoSuchQuota:
-        accounts.open[place] -= amount
+        _count(accounts.open, places, -amount)
         _create(client)
         return
     except Throttled:
-        accounts.open[place] -= amount
+        _count(accounts.open, places, -amount)
         raise
     client.tell(f"acquired: {outcome}")
-    accounts.open[place] -= amount
+    _count(accounts.open, places, -amount)
     if isinstance(outcome, Admitted):
-        accounts.told[counter, outcome.window] += amount
+        told = [(one.counter, one.window) for one in outcome.limits]
+        _count(accounts.told, told, amount)
+
+
+def _count(sums: Counter[tuple[str, str]], places: list[tuple[str, str]], amount: int) -> None:
+    for place in places:
+        sums[place] += amount
 
 
 def acquire_keyed(client: Client) -> None:
@@ -63,13 +78,13 @@ def _call(client: Client, *, reserve: bool) -> None:
         call = client.random.choice(known)
     else:
         key = IdempotencyKey(f"key {client.memory.number()}", to_datetime(client.process.now_ms()))
-        counter, amount = client.random.choice(_COUNTERS), client.random.randint(1, 3)
-        call = QuotaCall(counter, amount, key, reserve)
+        counters, amount = client.random.choice(_CHOICES), client.random.randint(1, 3)
+        call = QuotaCall(counters, amount, key, reserve)
         client.memory.acquires.append(call)
     quotas = client.product.quotas
     act = quotas.reserve if reserve else quotas.acquire
     try:
-        outcome = act(call.counter, call.amount, key=call.key)
+        outcome = act(call.counters, call.amount, key=call.key)
     except NoSuchQuota:
         _create(client)
     except (KeyExpired, TicketResolved) as error:
@@ -84,9 +99,14 @@ def _check_told(client: Client, call: QuotaCall, outcome: Admitted | Denied) -> 
     if not isinstance(outcome, Admitted):
         return
     markers = client.auditor.quotas.markers.values()
-    mine = [one for one in markers if one.get("key") == call.key.key]
-    if outcome.window not in {one["window"] for one in mine}:
-        raise Wrong(f"{call} was told to be in {outcome.window}: {mine}")
+    told = {(one.counter, one.window) for one in outcome.limits}
+    mine = [
+        {(place.counter, place.window) for place in counted_in_of(one)}
+        for one in markers
+        if one.get("key") == call.key.key
+    ]
+    if told not in mine:
+        raise Wrong(f"{call} was told to be in {told}: {mine}")
     if outcome.ticket is not None:
         client.memory.tickets.append(outcome.ticket)
 
@@ -120,25 +140,30 @@ def limit(client: Client) -> None:
             quotas.set_limit(_QUOTA, amount)
         else:
             own = None if client.random.random() < 0.4 else amount
-            quotas.override(client.random.choice(_COUNTERS), own)
+            quotas.override(client.random.choice(_COUNTERS), own, per=_PER)
     except NoSuchQuota:
         _create(client)
 
 
 def remake(client: Client) -> None:
-    """The quota is deleted while others use it, and made again under its name."""
+    """A quota is deleted while others use it, and made again under its name."""
+    prefix, per = client.random.choice([(_QUOTA, _PER), (_SECOND, _SECOND_PER)])
     try:
-        client.product.quotas.delete(_QUOTA)
+        client.product.quotas.delete(prefix, per=per)
     except NoSuchQuota:
-        client.tell(f"{_QUOTA} is gone")
+        client.tell(f"{prefix} is gone")
     _create(client)
 
 
 def _create(client: Client) -> None:
-    try:
-        client.product.quotas.create(_QUOTA, limit=client.random.choice(_LIMITS), per=_PER)
-    except QuotaExists as error:
-        client.tell(str(error))
+    for prefix, per in ((_QUOTA, _PER), (_SECOND, _SECOND_PER)):
+        limit = client.random.choice(_LIMITS)
+        if prefix == _SECOND and client.random.random() < 0.5:
+            continue
+        try:
+            client.product.quotas.create(prefix, limit=limit, per=per)
+        except QuotaExists as error:
+            client.tell(str(error))
 
 
 def check_quotas(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others

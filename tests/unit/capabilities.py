@@ -414,7 +414,7 @@ def _reserve(ledger: CountLedger, made: list[Admitted]) -> list[Admitted]:
 
 
 def _used(ledger: CountLedger, _: object) -> object:
-    return ledger.quotas.show(_BUDGET).used
+    return ledger.quotas.show(_BUDGET)[0].used
 
 
 def _release(ledger: CountLedger, made: list[Admitted]) -> None:
@@ -434,7 +434,8 @@ def _acquire(method: str, *, life: timedelta, undecided: bool) -> Capability:
         number=_used,
         take=_reserve,
         give_back=_release,
-        remake=_quota_again,
+        # A marker is of no quota: what is counted under a key stays so.
+        remake=None if undecided else _quota_again,
         elsewhere=lambda ledger, _, n, key: ledger.quotas.acquire("a:y", n, key=key),
         life=life,
         # A marker is kept for as long as the window: here a month.
@@ -447,7 +448,7 @@ def _acquire(method: str, *, life: timedelta, undecided: bool) -> Capability:
 
 def _committed(ledger: CountLedger, _: object) -> object:
     """What is used above the limit: by a commit alone."""
-    return max(0, ledger.quotas.show(_BUDGET).used - _OPENING)
+    return max(0, ledger.quotas.show(_BUDGET)[0].used - _OPENING)
 
 
 _RESERVED: Final = Capability(
@@ -472,7 +473,7 @@ _QUOTAS: Final = (
         _RESERVED,
         name="release",
         call=lambda ledger, made, _n, _: ledger.quotas.release(made[0]),
-        number=lambda ledger, _: AMOUNT if ledger.quotas.show(_BUDGET).used == 0 else 0,
+        number=lambda ledger, _: AMOUNT if ledger.quotas.show(_BUDGET)[0].used == 0 else 0,
         take=lambda ledger, made: ledger.quotas.commit(made[0], 1),
         reused=None,
     ),

@@ -23,6 +23,7 @@ from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import KeyExpired, NoSuchHold, Throttled, TicketResolved, Unclear
 from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
+from countledger.producers.quotas.plan import counted_in_of
 from countledger.producers.quotas.quota import Admitted, Ticket
 from countledger.producers.quotas.quotas import Quotas
 from countledger.producers.strict.counters import StrictCounters
@@ -104,11 +105,12 @@ class Accounts:
             self._count(change.key[0], before, after)
 
     def _count(self, place: str, before: Item, after: Item) -> None:
-        if "window" in after:
+        if "counted_in" in after:
             earlier = before.get("amount", 0)
-            window = place, after["window"]
-            self.counted[window] += after["actual"] if "actual" in after else after["amount"]
-            self.counted[window] -= before.get("actual", earlier) or 0
+            for one in counted_in_of(after):
+                window = one.key["counter"], one.key["part"]
+                self.counted[window] += after["actual"] if "actual" in after else after["amount"]
+                self.counted[window] -= before.get("actual", earlier) or 0
             return
         hall = place.split("#", maxsplit=1)[0]
         if not before and "delta" in after:
@@ -128,9 +130,9 @@ class Accounts:
             if key[1].startswith("w#")
         }
         return [
-            f"{key} has used {value}, counted are {self.counted[key[0], key[1][2:]]}"
+            f"{key} has used {value}, counted are {self.counted[key]}"
             for key, value in used.items()
-            if value != self.counted[key[0], key[1][2:]]
+            if value != self.counted[key]
         ]
 
 

@@ -21,6 +21,7 @@ from tests.faults.matrix import (
 )
 from tests.faults.operations import OPERATIONS
 from tests.faults.play import Operation
+from tests.unit.quotas.test_costs import QUOTA_COSTS
 from tools.guide.marked import table_of
 
 GUIDE: Final = Path(__file__).parents[2] / "docs" / "strict.md"
@@ -62,7 +63,13 @@ def tables() -> dict[str, str]:
 
 def quota_tables() -> dict[str, str]:
     """Every table of the guide to quotas."""
-    return {"failures": _of_calls(_CALLS, TROUBLES)}
+    costs = (one.row() for one in QUOTA_COSTS)
+    return {
+        "failures": _of_calls(_CALLS, TROUBLES),
+        "quota costs": table_of(
+            ["call", "write units", "read units", "after a lost answer"], costs
+        ),
+    }
 
 
 def hold_tables() -> dict[str, str]:

@@ -77,4 +77,4 @@ def test_quotas_and_their_guard_are_awaited() -> None:
             assert await ledger.quotas.release(held)
 
     asyncio.run(use(stack.async_ledger))
-    assert stack.ledger.quotas.show("llm:team").used == 3
+    assert stack.ledger.quotas.show("llm:team")[0].used == 3

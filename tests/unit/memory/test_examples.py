@@ -20,7 +20,7 @@ _PAGES: Final = {
     "docs/groups.md": 1,
     "docs/holds.md": 1,
     "docs/names.md": 1,
-    "docs/quotas.md": 1,
+    "docs/quotas.md": 2,
     "docs/sequences.md": 3,
     "docs/strict.md": 2,
     "docs/tutorial.md": 4,

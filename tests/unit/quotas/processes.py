@@ -1,5 +1,6 @@
 """Processes with quotas, over a stack in memory."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -35,9 +36,12 @@ def denied(outcome: Admitted | Denied) -> Denied:
 
 
 def used(stack: MemoryStack) -> dict[str, Any]:
-    """What each window has used."""
-    windows = [item for item in stack.items(COUNTERS) if item["part"].startswith("w#")]
-    return {item["part"].removeprefix("w#"): item["used"] for item in windows}
+    """What each window has used, by its name: of all counters together."""
+    found: Counter[str] = Counter()
+    for item in stack.items(COUNTERS):
+        if item["part"].startswith("w#"):
+            found[item["counter"].split("#")[2]] += item["used"]
+    return dict(found)
 
 
 def ticket_of(quotas: Quotas, amount: int, key: str | None = None) -> Admitted:

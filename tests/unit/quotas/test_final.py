@@ -55,7 +55,7 @@ def test_who_counted_a_key_is_not_said_after_a_lost_answer(
 
     assert isinstance(again, Admitted)
     assert again.duplicate is None
-    assert quotas.show(COUNTER).used == 3
+    assert quotas.show(COUNTER)[0].used == 3
     last = quotas.acquire(COUNTER, 3, key="job-1")
     assert isinstance(last, Admitted)
     assert last.duplicate is True

@@ -71,10 +71,10 @@ def test_each_function_of_a_generator_is_counted_when_it_has_ended(
         return [part async for part in stream]
 
     stream = guarded(1)
-    assert quotas.show(TEAM).used == 0
+    assert quotas.show(TEAM)[0].used == 0
     parts = asyncio.run(read(stream)) if hasattr(stream, "asend") else list(stream)
     assert len(parts) == 1
-    assert quotas.show(TEAM).used == 1
+    assert quotas.show(TEAM)[0].used == 1
 
 
 @cache
@@ -121,7 +121,7 @@ def test_each_coroutine_function_is_counted_when_it_has_ended(
 ) -> None:
     guarded = quotas.guard(TEAM, 4, actual=abs)(function)
     assert asyncio.run(guarded(3)) == 3
-    assert quotas.show(TEAM).used == 3
+    assert quotas.show(TEAM)[0].used == 3
 
 
 def _methods(guard: Guard) -> type[Any]:
@@ -155,7 +155,7 @@ def test_a_method_of_a_class_is_guarded_and_stays_one(quotas: Quotas, *, of_inst
     assert called.of_class(1) == ("Shop", 1)
     assert called.static(2) == ("static", 2)
     assert asyncio.run(called.awaited(3)) == ("Shop", 3)
-    assert quotas.show(TEAM).used == 6
+    assert quotas.show(TEAM)[0].used == 6
 
 
 def _broken(_result: object) -> int:
@@ -211,7 +211,7 @@ def test_an_answer_that_was_paid_for_reaches_its_caller(
     (one,) = told
     assert type(one) is error
     assert words in str(one)
-    assert quotas.show(TEAM).used == 4
+    assert quotas.show(TEAM)[0].used == 4
     assert [one["state"] for one in stack.items(COUNTERS) if "state" in one] == ["committed"]
 
 
@@ -226,7 +226,7 @@ def test_a_cost_that_is_no_amount_can_be_raised_with_the_answer(
 
     assert raised.value.answer == 1
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
-    assert quotas.show(TEAM).used == 4
+    assert quotas.show(TEAM)[0].used == 4
     assert caplog.records == []
 
 
@@ -241,7 +241,7 @@ def test_a_reservation_of_a_function_that_raised(
     call = _call_of(quotas.guard(TEAM, 4, actual=abs, on_failure=on_failure), form, fails)
     with pytest.raises(ZeroDivisionError):
         call(1)
-    assert quotas.show(TEAM).used == used
+    assert quotas.show(TEAM)[0].used == used
 
 
 @_each_form
@@ -270,7 +270,7 @@ def test_an_error_of_on_error_costs_no_answer(
 
     errors = [record.exc_info and record.exc_info[0] for record in caplog.records]
     assert errors == [LookupError, ZeroDivisionError]
-    assert quotas.show(TEAM).used == 4
+    assert quotas.show(TEAM)[0].used == 4
 
 
 def _resolved_meanwhile(
@@ -310,7 +310,7 @@ def test_a_release_that_fails_does_not_replace_the_error_of_the_function(
     with pytest.raises(ZeroDivisionError):
         _call_of(guard, form, work)(1)
     assert [type(one) for one in told] == [TicketResolved]
-    assert quotas.show(TEAM).used == 4
+    assert quotas.show(TEAM)[0].used == 4
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ _each_form = pytest.mark.parametrize("form", ["plain", "asynchronous"])
 @_each_form
 def test_a_stream_that_ends_commits_the_cost_of_all_its_parts(quotas: Quotas, form: str) -> None:
     assert _read(quotas.guard(TEAM, 9, actual=sum), _Source(1, 2, 3), form) == [1, 2, 3]
-    assert quotas.show(TEAM).used == 6
+    assert quotas.show(TEAM)[0].used == 6
 
 
 @_each_form
@@ -82,7 +82,7 @@ def test_a_stream_that_is_closed_commits_the_cost_of_what_was_read(
     assert _read(quotas.guard(TEAM, 9, actual=sum), source, form, most=2) == [1, 2]
 
     assert source.closed == 1
-    assert quotas.show(TEAM).used == 3
+    assert quotas.show(TEAM)[0].used == 3
 
 
 @pytest.mark.parametrize(("on_failure", "used"), [("release", 0), ("commit", 3)])
@@ -94,7 +94,7 @@ def test_a_stream_that_raises_does_as_on_failure_says(
 
     with pytest.raises(ZeroDivisionError):
         _read(guard, _Source(1, 2, error=ZeroDivisionError()), form)
-    assert quotas.show(TEAM).used == used
+    assert quotas.show(TEAM)[0].used == used
 
 
 def _last_usage(parts: list[int]) -> int:
@@ -117,7 +117,7 @@ def test_a_stream_closed_before_its_cost_is_known_commits_what_was_reserved(
 
     assert _read(guard, _Source(1, 2, 3), form, most=2) == [1, 2]
 
-    assert quotas.show(TEAM).used == 9
+    assert quotas.show(TEAM)[0].used == 9
     assert len(told) == 1
 
 
@@ -130,7 +130,7 @@ def test_a_stream_without_a_cost_gives_all_its_parts_before_it_raises(
     with pytest.raises(NotPriced) as raised:
         _read(guard, _Source(1, 2), form)
     assert raised.value.answer == [1, 2]
-    assert quotas.show(TEAM).used == 9
+    assert quotas.show(TEAM)[0].used == 9
 
 
 @_each_form
@@ -138,7 +138,7 @@ def test_without_actual_a_stream_is_acquired(quotas: Quotas, form: str) -> None:
     guard = quotas.guard(TEAM, 6)
 
     assert _read(guard, _Source(1, 2), form, most=1) == [1]
-    assert quotas.show(TEAM).used == 6
+    assert quotas.show(TEAM)[0].used == 6
     with pytest.raises(QuotaDenied):
         _read(guard, source := _Source(1), form)
     assert source.closed == 0
@@ -152,7 +152,7 @@ def test_a_stream_that_is_forgotten_is_counted(quotas: Quotas) -> None:
     del stream
     gc.collect()
 
-    assert quotas.show(TEAM).used == 1
+    assert quotas.show(TEAM)[0].used == 1
 
 
 def test_a_generator_gets_what_is_sent_and_thrown_and_returns_its_value(quotas: Quotas) -> None:
@@ -174,7 +174,7 @@ def test_a_generator_gets_what_is_sent_and_thrown_and_returns_its_value(quotas: 
     ]
     with pytest.raises(StopIteration, match="returned"):
         guarded.send("end")
-    assert quotas.show(TEAM).used == 3
+    assert quotas.show(TEAM)[0].used == 3
 
 
 def test_an_asynchronous_generator_gets_what_is_sent_and_thrown(quotas: Quotas) -> None:
@@ -196,7 +196,7 @@ def test_an_asynchronous_generator_gets_what_is_sent_and_thrown(quotas: Quotas) 
         return said
 
     assert asyncio.run(talk()) == ["first", "second", thrown]
-    assert quotas.show(TEAM).used == 3
+    assert quotas.show(TEAM)[0].used == 3
 
 
 async def _cancelled_often(task: asyncio.Task[Any], reached: asyncio.Event) -> None:
@@ -242,4 +242,4 @@ def test_a_cancelled_stream_commits_what_was_read(
             await run(ledger.quotas)
 
     asyncio.run(run_async() if asynchronous else run(quotas))
-    assert quotas.show(TEAM).used == 3
+    assert quotas.show(TEAM)[0].used == 3

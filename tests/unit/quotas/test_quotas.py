@@ -159,9 +159,9 @@ def test_usage_is_not_summed_over_all_periods(
 ) -> None:
     for day in (22, 23, 24):
         admitted(quotas.acquire(TEAM, 10))
-        assert quotas.show(TEAM).window == f"2026-11-{day}"
+        assert quotas.show(TEAM)[0].window == f"2026-11-{day}"
         clock.sleep_ms(DAY_MS)
-    assert quotas.show(TEAM).used == 0
+    assert quotas.show(TEAM)[0].used == 0
     assert used(stack) == {f"2026-11-{day}": 10 for day in (22, 23, 24)}
 
 
