@@ -97,7 +97,7 @@ def test_the_first_stream_is_counted_by_its_last_chunk(stack: MemoryStack) -> No
     ask = _run(stack, 1)["ask"]
 
     assert [text for chunk in ask("?") for text in chunk.choices] == ["Hel", "lo"]
-    assert stack.ledger.quotas.show(_TEAM).used == 2 * 100 + 8 * 20
+    assert stack.ledger.quotas.show(_TEAM)[0].used == 2 * 100 + 8 * 20
 
 
 @pytest.mark.parametrize("left", [False, True])
@@ -113,10 +113,10 @@ def test_the_second_stream_is_counted_by_its_events(stack: MemoryStack, *, left:
                     await stream.aclose()
 
     asyncio.run(read(names["ask"]))
-    assert stack.ledger.quotas.show(_TEAM).used == (70_000 if left else 3 * 100 + 15 * 20)
+    assert stack.ledger.quotas.show(_TEAM)[0].used == (70_000 if left else 3 * 100 + 15 * 20)
 
 
 def test_the_first_stream_that_is_left_is_counted_as_reserved(stack: MemoryStack) -> None:
     with closing(_run(stack, 1)["ask"]("?")) as stream:
         next(stream)
-    assert stack.ledger.quotas.show(_TEAM).used == 40_000
+    assert stack.ledger.quotas.show(_TEAM)[0].used == 40_000
