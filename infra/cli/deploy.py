@@ -11,7 +11,12 @@ import typer
 from countledger.infra.cli.app import BadUsage, Options, Yes, confirm, parse_pairs, shared
 from countledger.infra.cli.destroy import deployment_of, destruction_of
 from countledger.infra.cli.output import FINDINGS, notice, open_progress, show, show_json, show_text
-from countledger.infra.deploy.account_limits import read_quotas, refuse_beyond, warnings
+from countledger.infra.deploy.account_limits import (
+    read_quotas,
+    refuse_beyond,
+    refuse_lowered,
+    warnings,
+)
 from countledger.infra.deploy.bundle import (
     LAMBDA,
     MAX_UNZIPPED_BYTES,
@@ -368,12 +373,21 @@ class _Run:
         quotas = read_quotas(self.connection)
         wanted = {**now, **parameters}
         refuse_beyond(quotas, wanted, now)
+        refuse_lowered(wanted, now, self._warm_units)
         for text in warnings(quotas, wanted):
             notice(text)
         if quotas.unread:
             notice(
                 f"quotas that could not be read, and are not checked: {', '.join(quotas.unread)}"
             )
+
+    def _warm_units(self, output: str) -> int:
+        """The write units a second that a table takes at once; 0: the engine does not say."""
+        table = self.deployment.outputs().get(output)
+        if table is None:
+            return 0
+        described = self.connection.dynamo("standard").describe(table)
+        return int(described.get("WarmThroughput", {}).get("WriteUnitsPerSecond", 0))
 
     def watched(self, minutes: int | None) -> Watched | None:
         """The alarms that take an update back; None: as at the last change, or nothing exists."""

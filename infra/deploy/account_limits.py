@@ -24,6 +24,11 @@ UNRESERVED_MIN: Final = 100
 _RESERVING: Final = ("MaterializerConcurrency", "HttpConcurrency")
 # Functions besides the compactors: two readers of four shards each, ingest, dispatcher, audit.
 _OTHERS: Final = 12
+# The parameters of warm throughput, each with the output that names its table.
+WARM: Final = {
+    "LedgerWarmWriteUnits": "LedgerTableName",
+    "CountersWarmWriteUnits": "CountersTableName",
+}
 # What of Service Quotas is shown: the service, a part of the quota's name, and our name for it.
 _LISTED: Final = (
     ("lambda", "event source mapping", "event source mappings"),
@@ -121,12 +126,34 @@ def refuse_beyond(quotas: ServiceQuotas, wanted: Mapping[str, str], now: Mapping
                     f"the account has {most}: lower the first numbers of its parameters, or have "
                     "the quota of DynamoDB raised"
                 )
-    for name in ("LedgerWarmWriteUnits", "CountersWarmWriteUnits"):
+    for name in WARM:
         warm = int(wanted.get(name, "0"))
         if quotas.table_write_units is not None and warm > quotas.table_write_units:
             raise BadInput(
                 f"{name}={warm} is more than a table of this account can have "
                 f"({quotas.table_write_units}): give less, or have the quota of DynamoDB raised"
+            )
+
+
+def refuse_lowered(
+    wanted: Mapping[str, str], now: Mapping[str, str], units_of: Callable[[str], int]
+) -> None:
+    """Refuse a warm throughput below the one that a table has: DynamoDB lowers none.
+
+    `units_of` reads the write units of the table that an output names. They rise with traffic, so
+    they may be above the stack's parameter. It is called only for a parameter that changes.
+    """
+    for name, output in WARM.items():
+        before, after = int(now.get(name, "0")), int(wanted.get(name, "0"))
+        # The ledger of another region's stack has no settings here.
+        if after == before or not now or (now.get("LedgerStreamArn") and name.startswith("Ledger")):
+            continue
+        least = max(before, units_of(output)) if after else before
+        if after < least:
+            raise BadInput(
+                f"{name}={after} is less than the {least} write units a second that the table has, "
+                f"and DynamoDB lowers no warm throughput: nothing was changed; give {least} or "
+                f"more, or leave {name} at {before}"
             )
 
 

@@ -1,6 +1,7 @@
 """What a deployment refuses before anything is made; what the engine refuses as AWS does."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from threading import Timer
@@ -53,6 +54,56 @@ def test_what_would_fail_midway_is_refused_before_anything_is_made(
     assert done.code == 2
     assert reason in done.err
     assert name not in stacks_of(stack)
+
+
+def test_warm_throughput_is_not_lowered(stack: LocalStack, deploy: Deploy, name: str) -> None:
+    """DynamoDB refuses it in the middle of the update."""
+    given = ("--parameter", "DeletionProtection=false", "--parameter")
+    assert deploy(*given, "CountersWarmWriteUnits=24000").code == 0
+
+    done = deploy(*given, "CountersWarmWriteUnits=12000")
+
+    assert done.code == 2
+    assert "CountersWarmWriteUnits=12000 is less than the 24000 write units" in done.err
+    listed = stack.client("cloudformation").list_change_sets(StackName=name)["Summaries"]
+    assert {one["ExecutionStatus"] for one in listed} <= {"EXECUTE_COMPLETE"}
+    assert stacks_of(stack)[name]["StackStatus"] == "CREATE_COMPLETE"
+
+
+@pytest.mark.parametrize(
+    ("key", "ending"),
+    [
+        ("", ""),
+        ("1234abcd-12ab-34cd-56ef-1234567890ab", "-1234abcd"),
+        ("mrk-1234abcd12ab34cd56ef1234567890ab", "-1234abcd12ab34cd56ef1234567890ab"),
+    ],
+)
+def test_a_vault_is_named_by_what_distinguishes_its_key(
+    stack: LocalStack, name: str, key: str, ending: str
+) -> None:
+    """Ids of multi-Region keys all begin with mrk-; a vault cannot have another key later."""
+    whole = load_template()
+    named = {"Name": {"Value": {"Ref": "BackupVault"}}}
+    vault = {"BackupVault": whole["Resources"]["BackupVault"]}
+    template = {**whole, "Resources": vault, "Outputs": named, "Rules": {}, "Metadata": {}}
+    arn = f"arn:aws:kms:us-east-1:000000000000:key/{key}" if key else ""
+    given = {"CodeBucket": name, "CodeKey": "k", "BackupSchedule": "cron(0 3 * * ? *)"}
+    given["KmsKeyArn"] = arn
+
+    cloudformation = stack.client("cloudformation")
+    cloudformation.create_stack(
+        StackName=name,
+        TemplateBody=json.dumps(template),
+        Parameters=[{"ParameterKey": k, "ParameterValue": v} for k, v in given.items()],
+    )
+    cloudformation.get_waiter("stack_create_complete").wait(
+        StackName=name, WaiterConfig={"Delay": 1}
+    )
+    (made,) = stacks_of(stack)[name]["Outputs"]
+    stack_id = stacks_of(stack)[name]["StackId"].rpartition("/")[2].partition("-")[0]
+
+    assert made["OutputValue"].endswith(f"-{stack_id}{ending}")
+    assert re.fullmatch("[a-zA-Z0-9_-]{2,50}", made["OutputValue"])
 
 
 def test_the_size_that_is_checked_is_the_one_that_iam_counts(stack: LocalStack) -> None:

@@ -2,7 +2,13 @@
 
 import pytest
 
-from countledger.infra.deploy.account_limits import ServiceQuotas, refuse_beyond, warnings
+from countledger.infra.deploy.account_limits import (
+    WARM,
+    ServiceQuotas,
+    refuse_beyond,
+    refuse_lowered,
+    warnings,
+)
 from countledger.ledger.errors import BadInput
 
 ACCOUNT = ServiceQuotas(
@@ -47,6 +53,47 @@ def test_what_an_account_cannot_serve_is_refused(
 
     with pytest.raises(BadInput, match=reason):
         refuse_beyond(ACCOUNT, wanted, now)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "has", "least"),
+    [
+        ("24000", "24000", 50_000, None),
+        ("24000", "30000", 24_000, None),
+        ("24000", "12000", 24_000, 24_000),
+        ("24000", "0", 24_000, 24_000),
+        # It rises with traffic, so that a first value may be too low as well.
+        ("0", "12000", 16_000, 16_000),
+        ("0", "16000", 16_000, None),
+        ("24000", "30000", 40_000, 40_000),
+    ],
+)
+@pytest.mark.parametrize("name", WARM)
+def test_warm_throughput_that_dynamodb_would_have_to_lower_is_refused(
+    name: str, before: str, after: str, has: int, least: int | None
+) -> None:
+    read: list[str] = []
+
+    def units_of(output: str) -> int:
+        read.append(output)
+        return has
+
+    if least is None:
+        refuse_lowered({name: after}, {name: before}, units_of)
+    else:
+        with pytest.raises(BadInput, match=f"{name}={after} is less than the {least} write units"):
+            refuse_lowered({name: after}, {name: before}, units_of)
+    assert set(read) <= {WARM[name]}
+    assert bool(read) == (after not in {before, "0"})
+
+
+def test_a_new_stack_and_the_ledger_of_another_region_have_no_throughput_to_lower() -> None:
+    def unread(output: str) -> int:
+        raise AssertionError(output)
+
+    refuse_lowered({"LedgerWarmWriteUnits": "4000"}, {}, unread)
+    there = {"LedgerStreamArn": "arn", "LedgerWarmWriteUnits": "24000"}
+    refuse_lowered({**there, "LedgerWarmWriteUnits": "0"}, there, unread)
 
 
 @pytest.mark.parametrize(

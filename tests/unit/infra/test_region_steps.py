@@ -1,6 +1,8 @@
 """Which step of adding or removing a region comes next, from what is observed."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,7 @@ from countledger.infra.deploy.region_change import (
 from countledger.infra.template import load_template
 from countledger.ledger.errors import BadInput, WrongRegion
 
+ROOT = Path(__file__).parents[3]
 NOTHING = Observed(region="eu", owner="us", home="us")
 LISTED = replace(NOTHING, listed=("eu",), replicas={"eu": "ACTIVE"}, table_there=True)
 STORED_READY = RegionState(Phase.READY, 2, "b")
@@ -171,3 +174,37 @@ def test_a_new_region_takes_settings_and_no_names_of_things() -> None:
     # The table of strict counters over regions is there, and nowhere else.
     assert found["StrictTableName"] == "strict-table"
     assert parameters_of(owner, "sa", None, "strict-table")["StrictTableName"] == ""
+
+
+def _naming(parameter: str) -> dict[str, str]:
+    """The resources that a parameter decides, by conditions as well, with their types."""
+    template = load_template()
+    names = {f'"{parameter}"', f"${{{parameter}}}"}
+    while True:
+        # A condition is named in `Fn::If`, or as the condition of a resource.
+        found = {
+            f'"{name}"'
+            for name, one in template["Conditions"].items()
+            if any(known in json.dumps(one) for known in names)
+        }
+        if found <= names:
+            break
+        names |= found
+    return {
+        name: one["Type"]
+        for name, one in template["Resources"].items()
+        if any(known in json.dumps(one) for known in names)
+    }
+
+
+def test_a_replica_changes_what_the_documents_say() -> None:
+    assert _naming("ReplicaRegions").keys() == {"Ledger", "ReplicationAlarm"}
+    keys = set(_naming("RegionKmsKeyArns").items()) - {("Ledger", "AWS::DynamoDB::GlobalTable")}
+    assert {kind for _, kind in keys} == {"AWS::IAM::ManagedPolicy", "AWS::IAM::Role"}
+    (row,) = (
+        line
+        for line in (ROOT / "docs/regions.md").read_text().splitlines()
+        if line.startswith("| `replica` |")
+    )
+    assert "the ledger changes; the first replica also adds `ReplicationAlarm`" in row
+    assert "with a key of yours, policies that name the key change" in row
