@@ -404,6 +404,27 @@ def show_usage(call: Call, counter: Annotated[Counter, READS]) -> Iterator[Usage
 
 
 @QUOTAS.op(
+    "usage",
+    "GET /v1/quotas/{prefix}/usage",
+    costs="A read unit for each 4 KB, at least 16, and up to two for the quota.",
+    whole=True,
+)
+def list_usage(
+    call: Call, prefix: Annotated[Prefix, READS], *, per: Kind = None
+) -> Iterator[UsageView]:
+    """Show what every counter of a quota has used in the present window, by name.
+
+    A counter that has used nothing is not listed.
+
+    Examples:
+      countledger quota usage llm:
+      countledger quota usage llm: --per month
+    """
+    found = call.ledger.quotas.usage(prefix, per=per, on_corrupt=call.on_corrupt)
+    return map(UsageView.model_validate, found)
+
+
+@QUOTAS.op(
     "list",
     "GET /v1/quotas",
     costs="A read unit for each 4 KB, and one for each quota.",

@@ -97,6 +97,7 @@ class AsyncQuotas(AsyncForm[Quotas]):
     overrides = awaited(Quotas.overrides)
     list = awaited(Quotas.list)
     show = awaited(Quotas.show)
+    usage = awaited(Quotas.usage)
     delete = awaited(Quotas.delete)
     acquire = awaited(Quotas.acquire)
     reserve = awaited(Quotas.reserve)

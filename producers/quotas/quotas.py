@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from countledger.ledger import keys
 from countledger.ledger.attempts import ask, raise_exhausted
-from countledger.ledger.attributes import decoded
+from countledger.ledger.attributes import decoded, require
 from countledger.ledger.calendar import window_of, zone_of
 from countledger.ledger.errors import BadQuota, NoSuchQuota, shown
 from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
@@ -26,6 +26,7 @@ from countledger.producers.quotas.guard import Guard, OnFailure, OnUnpriced
 from countledger.producers.quotas.plan import Share, Wanted
 from countledger.producers.quotas.quota import (
     Admitted,
+    CounterLimit,
     Ticket,
     Usage,
     check_amount,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Exhausted, Steps
-    from countledger.ledger.attributes import OnCorrupt
+    from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.ledger.connection import Connection
     from countledger.producers.quotas.quota import Committed, Denied, Quota
 
@@ -226,6 +227,50 @@ class Quotas:
         counter = keys.check_counter(counter)
         self._refuse_elsewhere(counter)
         return self.connection.run(self._showing(counter))
+
+    def usage(
+        self, prefix: str, *, per: str | None = None, on_corrupt: OnCorrupt | None = None
+    ) -> Sequence[Usage]:
+        """What every counter of a quota has used in the present window, by name.
+
+        A read unit for each 4 KB, at least 16, and up to two for the quota and the limits of single
+        counters. A counter that has used nothing is not listed.
+
+        Args:
+            prefix: of the quota.
+            per: its kind of window; None: the prefix has one quota.
+            on_corrupt: called with the error of each corrupt item; the item is skipped.
+
+        Raises:
+            NoSuchQuota: no quota has that prefix and kind of window.
+            BadQuota: `per` is missing, or is none.
+            CorruptItem: an item is corrupt, and `on_corrupt` is not given.
+            WrongRegion: this is not the home region.
+        """
+        self._refuse_elsewhere(prefix)
+        kind = None if per is None else check_per(per)
+        quotas = [
+            one
+            for one in self.list(on_corrupt=on_corrupt)
+            if one.prefix == check_prefix(prefix) and kind in {None, one.per}
+        ]
+        if not quotas:
+            raise NoSuchQuota(f"there is no quota {prefix} {kind or ''}: `list` shows them")
+        quota = only(quotas, f"prefix {prefix!r}")
+        now_ms = self.connection.clock.now_ms()
+        own = self.overrides(quota, on_corrupt=on_corrupt) if quota.overridden else {}
+        window = window_of(now_ms, quota.per, zone_of(quota.time_zone))
+        items: list[Item] = []
+        for partition in keys.quota_window_partitions(quota.incarnation, window.name):
+            items += self.connection.run(reading(self.connection, partition))
+
+        def decode(item: Item) -> Usage:
+            counter = require(item, "part", str).removeprefix(keys.WINDOW_PREFIX)
+            amount = own.get(counter, quota.limit)
+            limit = CounterLimit(counter, quota, amount, quota.revision, now_ms, own=counter in own)
+            return usage_of(limit, window, item)
+
+        return sorted(decoded(items, decode, on_corrupt), key=lambda one: one.counter)
 
     def acquire(
         self,

@@ -27,7 +27,7 @@ _PAGES: Final = {
     "docs/sequences.md": (3, 6),
     "docs/claims.md": (2, 4),
     "docs/kinesis.md": (1, 0),
-    "docs/quotas.md": (2, 10),
+    "docs/quotas.md": (2, 11),
     "docs/windows.md": (1, 11),
     "docs/asyncio.md": (1, 0),
 }

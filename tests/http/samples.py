@@ -120,6 +120,7 @@ SAMPLES: Final = (
         "q2",
         keeps=("ticket", "ticket"),
     ),
+    Sample("list_usage", "GET /v1/quotas/llm:/usage?per=month", "llm:read"),
     Sample("commit", "POST /v1/commits", "llm:write", {"ticket": "{ticket}", "actual": "2"}),
     Sample(
         "reserve",

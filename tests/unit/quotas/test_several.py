@@ -236,3 +236,22 @@ def test_what_is_no_list_of_counters_is_refused(quotas: Quotas) -> None:
     with pytest.raises(BadQuota, match="22 limits"):
         quotas.acquire(many, 1)
     assert len(admitted(quotas.acquire(many[1:], 1)).limits) == ADMISSION_LIMITS_MAX
+
+
+def test_the_usage_of_every_counter_of_a_quota_is_read_in_one_call(quotas: Quotas) -> None:
+    for number in range(40):
+        admitted(quotas.acquire(f"org:{number:02}", 1 + number % 3))
+    quotas.override("org:07", 9, per="day")
+
+    found = quotas.usage("org:", per="day")
+
+    assert [(one.counter, one.used) for one in found] == [
+        (f"org:{number:02}", 1 + number % 3) for number in range(40)
+    ]
+    assert [(one.counter, one.limit) for one in found if one.overridden] == [("org:07", 9)]
+    assert found[7] == quotas.show("org:07")[0]
+    assert quotas.usage("llm:") == []
+    with pytest.raises(BadQuota, match="per, one of"):
+        quotas.usage("org:")
+    with pytest.raises(NoSuchQuota):
+        quotas.usage("org:", per="hour")
