@@ -425,12 +425,15 @@ def test_who_uses_quotas_creates_changes_and_deletes_them(
     quotas.override(counter, 30)
 
     assert isinstance(quotas.acquire(counter, 1), Admitted)
-    assert isinstance(quotas.acquire(counter, 2, key="k"), Admitted)
+    keyed = quotas.acquire(counter, 2, key="k")
+    assert isinstance(keyed, Admitted)
+    assert keyed.remaining == 27
     for resolve in (quotas.commit, quotas.release):
         held = quotas.reserve(counter, 4)
         assert isinstance(held, Admitted)
         resolve(held)
     assert (quotas.show(counter)[0].used, quotas.show(counter)[0].limit) == (7, 30)
+    assert [one.used for one in quotas.usage(f"{name}:")] == [7]
     assert quotas.overrides(next(q for q in quotas.list() if q.prefix == f"{name}:"))
     quotas.delete(f"{name}:")
 
