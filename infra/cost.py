@@ -398,11 +398,11 @@ class Workload:
 def as_measured(load: Workload, pace: Pace) -> Workload:
     """The load as a stack was seen to handle it; other settings change what the model says.
 
-    Each batch writes its progress, one unit, and updates a total at least.
+    Each batch writes its progress, one unit, and updates a total, unless all of it is quarantined.
     """
     model = load.batches
-    batches = min(pace.updates, pace.total_units - pace.updates)
-    totals = pace.total_units - batches
+    batches = max(1 / BATCH_RECORDS, min(pace.updates, pace.total_units - pace.updates))
+    totals = max(0.0, pace.total_units - batches)
     return replace(load, measured=Batches(totals / model.updates, batches / model.batches))
 
 

@@ -130,6 +130,15 @@ def test_what_was_measured_stays_what_it_was_and_moves_with_a_setting() -> None:
     )
 
 
+@pytest.mark.parametrize("pace", [Pace(1e6, 0.25, 0.0), Pace(1e6, 0.0, 0.0), Pace(1e6, 0.2, 0.2)])
+def test_what_was_measured_of_quarantined_entries_is_no_error(pace: Pace) -> None:
+    """No total was updated, or an engine reported no units."""
+    load = as_measured(Workload(events_per_day=1e6), pace)
+
+    assert load.batches.batches == pytest.approx(0.001)
+    assert dollars(load) > 0
+
+
 def test_provisioned_capacity_costs_less_where_it_is_used() -> None:
     """An hour of a unit is 3,600 units: at 29 % of average use it costs what units on demand do."""
     on_demand = _dollars(Workload(events_per_day=1e6, reads_per_day=1e6))
