@@ -111,6 +111,7 @@ from countledger.producers.strict.definition import (
     Bounds,
     Definition,
     Method,
+    StaleDefinition,
     StrictState,
     bounds_of_bins,
     check_value,
@@ -324,6 +325,8 @@ def _delete_together(
             again = yield from releases.release(definition)
         except Throttled as error:
             return error, doubtful
+        except StaleDefinition:
+            return None, False  # another call has deleted it meanwhile
         if not again:
             open_holds = OpenHolds(
                 f"strict counter {definition.counter!r} has open holds: cancel them, or wait "

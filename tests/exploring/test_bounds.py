@@ -25,7 +25,7 @@ from countledger.ledger.limits import (
     WATERMARK_LIFE_MS,
 )
 from tests.exploring.scopes import CAPABILITIES
-from tests.simulation.shape import COPIES, DELETED_EVERYWHERE, FOCUSES, HOMES, LOSSES, OF_WINDOWS
+from tests.simulation.shape import ALL_FOCUSES
 from tests.simulation.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _REAL: Final = {
     "record": STREAM_RECORD_MAX_AGE_MS,
     "watermark": WATERMARK_LIFE_MS,
 }
-_FOCUSES: Final = (None, *FOCUSES, HOMES, LOSSES, DELETED_EVERYWHERE, COPIES, *sorted(OF_WINDOWS))
+_FOCUSES: Final = (None, *ALL_FOCUSES)
 
 # Pairs that some seeds reverse. The explorer and the stack in memory have the real ones of all.
 _REVERSED: Final = {

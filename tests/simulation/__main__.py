@@ -17,7 +17,7 @@ from tests.simulation.coverage import FUNCTIONS, Coverage, of_operation
 from tests.simulation.faults import Fault
 from tests.simulation.operations import OPERATIONS
 from tests.simulation.runner import Tally, run_all
-from tests.simulation.shape import COPIES, DELETED_EVERYWHERE, FOCUSES, HOMES, LOSSES, OF_WINDOWS
+from tests.simulation.shape import ALL_FOCUSES
 from tests.simulation.shrink import Failure, read_skipped, run, shrink
 
 _LINES = 60
@@ -34,8 +34,7 @@ def _arguments() -> Namespace:
     parser.add_argument("--clients", type=int, help="no more clients than these")
     parser.add_argument("--operations", type=int, help="no more operations of each client")
     parser.add_argument("--skip", default="", help="operations to leave out: client:numbers/...")
-    focuses = [*FOCUSES, HOMES, LOSSES, DELETED_EVERYWHERE, COPIES, *sorted(OF_WINDOWS)]
-    parser.add_argument("--focus", choices=focuses, help="do this alone")
+    parser.add_argument("--focus", choices=ALL_FOCUSES, help="do this alone")
     parser.add_argument("--canaries", action="store_true", help="tell which seed catches each rule")
     parser.add_argument("--shrink", action="store_true", help="make a failure shorter")
     return parser.parse_args()

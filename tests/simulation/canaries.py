@@ -112,7 +112,7 @@ _PUT_ALWAYS: Final = replaced(sender, "Put", lambda table, item, *_, **__: Put(t
 
 
 _TOTALS: Final = [
-    Canary("watermark", unconditional(total_writer, "update_of"), seed=5),
+    Canary("watermark", unconditional(total_writer, "update_of"), seed=2),
     Canary(
         "watermark for each stream shard", replaced(progress, "attribute", lambda *_: "w"), seed=2
     ),
@@ -124,7 +124,7 @@ _TOTALS: Final = [
         ),
         seed=49,
     ),
-    Canary("watermarks go by their own age", _watermarks_as_old_as_their_shards, seed=5),
+    Canary("watermarks go by their own age", _watermarks_as_old_as_their_shards, seed=16),
     Canary(
         "freshness is the slowest shard's",
         wrapped(
@@ -149,7 +149,7 @@ _TOTALS: Final = [
     Canary(
         "what was not written is delivered again",
         replaced(materializer, "complete_outcome", _forgetful),
-        seed=1,
+        seed=10,
     ),
     Canary("verify after a proof", replaced(Prover, "past", believed), "totals", seed=1),
     Canary(
@@ -173,7 +173,7 @@ _TOTALS: Final = [
 
 _LEDGER: Final = [
     Canary("the horizon", _NO_LAST_CHECK, "compaction", seed=3),
-    Canary("the condition of an entry", _PUT_ALWAYS, seed=5),
+    Canary("the condition of an entry", _PUT_ALWAYS, seed=12),
     Canary("ingest: keyed ones by condition", _PUT_ALWAYS, "ingest", seed=0),
     Canary("ingest: the horizon", _NO_LAST_CHECK, "ingest", seed=22),
     Canary(

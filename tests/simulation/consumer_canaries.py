@@ -106,7 +106,7 @@ CANARIES: Final = [
     Canary(
         "batches are not halved",
         replaced(world, "mapping_settings", lambda: replace(mapping_settings(), bisect=True)),
-        seed=5,
+        seed=3,
     ),
     # Totals are deleted and repaired here while requests of earlier invocations are under way for
     # as long as a minute; little else happens.

@@ -75,6 +75,7 @@ _TRANSACTING: Final = (
     "deletion call",
     "deletion as found",
     "deletion lose",
+    "open holds delete",
 )
 
 

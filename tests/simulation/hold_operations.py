@@ -1,12 +1,22 @@
 """Holds of two strict counters, with bins and without: placed, confirmed, cancelled, and let go."""
 
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
 from countledger.infra.memory.tables import Change
+from countledger.ledger import keys
+from countledger.ledger.attributes import Item
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.errors import ClockSkew, KeyExpired, NoSuchHold
+from countledger.ledger.errors import (
+    ClockSkew,
+    CounterExists,
+    KeyExpired,
+    NoSuchCounter,
+    NoSuchHold,
+    OpenHolds,
+)
 from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.ledger.limits import SECOND_MS
 from countledger.producers.strict.hold import HoldState, hold_id
@@ -67,16 +77,23 @@ class HoldAccounts:
     Attributes:
         schedule: the true time.
         half_ms: how far a clock is late at the most.
+        open: the keys of the open holds of each counter.
+        closed_ms: when one of a counter was closed last.
     """
 
     schedule: Schedule
     half_ms: int
+    open: dict[str, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
+    closed_ms: dict[str, float] = field(default_factory=dict)
 
     def changed(self, change: Change) -> None:
         """An item was written."""
         before, after = change.before or {}, change.after or {}
+        self._count(change, before, after)
         if "hold" not in before or before.get("state") == after.get("state"):
             return
+        if after and before["incarnation"] != after["incarnation"]:
+            return  # the key is used for another counter of that name
         was, became = before["state"], after.get("state")
         if became is None:
             if was == HoldState.OPEN:
@@ -88,6 +105,20 @@ class HoldAccounts:
         late_ms = self.schedule.now_ms - self.half_ms
         if became == HoldState.EXPIRED and late_ms < before["lapses_at"]:
             raise Wrong(f"{change.key} expired, and a clock that is late may still confirm it")
+
+    def _count(self, change: Change, before: Item, after: Item) -> None:
+        counter = change.key[0].partition("#")[0]
+        open_ = self.open[counter]
+        if "hold" in before or "hold" in after:
+            if after.get("state") == HoldState.OPEN:
+                open_.add(change.key)
+            elif change.key in open_:
+                open_.remove(change.key)
+                self.closed_ms[counter] = self.schedule.now_ms
+        gone = before.get("incarnation") not in {None, after.get("incarnation")}
+        # The hold itself may be written a moment later, by the transaction that has ended it.
+        if change.key[1] in {keys.TOTAL, "bin"} and gone and before.get("held"):
+            raise Wrong(f"{change.key} is deleted, and open holds have {before['held']} of it")
 
 
 def make(world: World, product: Product, memory: Memory) -> None:
@@ -121,7 +152,7 @@ def place(client: Client) -> None:
         outcome = client.product.strict.hold(
             basket.counter, basket.amount, key=basket.key, expires_in=basket.length
         )
-    except (KeyExpired, ClockSkew) as error:
+    except (KeyExpired, ClockSkew, NoSuchCounter) as error:
         client.tell(f"{basket.key.key}: {type(error).__name__}")
         return
     client.tell(f"{basket.key.key} of {basket.counter}: {type(outcome).__name__}")
@@ -139,7 +170,7 @@ def confirm(client: Client) -> None:
     with account.under_way(basket.counter, basket.id, -basket.taken) as making:
         try:
             found = client.product.strict.confirm(basket.id, basket.taken, readmit=readmit)
-        except NoSuchHold:
+        except (NoSuchHold, NoSuchCounter):
             client.tell(f"{basket.key.key}: never held")
             return
     client.tell(f"{basket.key.key} confirmed: {type(found).__name__}")
@@ -156,7 +187,7 @@ def cancel(client: Client) -> None:
     making = client.auditor.strict.making(basket.counter)
     try:
         found = client.product.strict.cancel(basket.id)
-    except NoSuchHold:
+    except (NoSuchHold, NoSuchCounter):
         client.tell(f"{basket.key.key}: never held")
         return
     client.tell(f"{basket.key.key} cancelled: {type(found).__name__}")
@@ -169,6 +200,47 @@ def cancel(client: Client) -> None:
 def sell(client: Client) -> None:
     """A change of the same counters, which must not take what is held."""
     strict.change(client, client.random.choice(list(HALL)), "marker")
+
+
+def delete(client: Client) -> None:
+    """Delete a counter, now and then once more at once: open holds refuse it, and stay."""
+    counter = client.random.choice(list(HALL))
+    for _ in range(client.random.randint(1, 3)):
+        if _is_deleted(client, counter):
+            break
+        client.process.sleep_ms(client.random.choice([0.0, 1_000.0, _LONGEST_S * SECOND_MS]))
+    else:
+        return
+    # Holds of the counter that is gone are none of the next one, which has its name.
+    baskets = client.memory.baskets
+    baskets[:] = [one for one in baskets if one.counter != counter]
+    if client.random.random() < 0.5:
+        client.world.schedule.pause(client.random.random() * client.world.shape.gap_ms)
+    try:
+        strict.make(client.product, counter, *client.memory.strict[counter])
+    except CounterExists as error:
+        client.tell(f"{counter} made again: {error}")
+    else:
+        client.tell(f"{counter} made again")
+
+
+def _is_deleted(client: Client, counter: str) -> bool:
+    account, began_ms = client.auditor.holds, client.world.schedule.now_ms
+    there = bool(account.open[counter])
+    try:
+        with client.auditor.strict.accounts[counter].deleted.one(NoSuchCounter, OpenHolds):
+            client.product.strict.delete(counter)
+    except NoSuchCounter:
+        client.tell(f"{counter} is gone")
+        return True
+    except OpenHolds:
+        client.tell(f"{counter} has open holds")
+        closed_ms = account.closed_ms.get(counter, -1.0)
+        if not (there or account.open[counter] or closed_ms >= began_ms):
+            raise Wrong(f"{counter} is said to have open holds, and has none") from None
+        return False
+    client.tell(f"{counter} deleted")
+    return True
 
 
 def _check_in_time(client: Client, basket: Basket, began_ms: int) -> None:

@@ -13,6 +13,7 @@ from countledger.ledger.entry import Entry
 from countledger.ledger.errors import (
     SequenceExists,
 )
+from countledger.ledger.operations import Delete
 from countledger.producers import kinesis
 from countledger.producers.buffer import sending, settings, spool
 from countledger.producers.buffer.producer import BufferedProducer
@@ -20,6 +21,8 @@ from countledger.producers.ingest import entries, ingest
 from countledger.producers.ingest.ingest import Ingest
 from countledger.producers.recorder import Compensator
 from countledger.producers.sequences.sequences import Lease
+from countledger.producers.strict import creation
+from countledger.producers.strict.definition import of
 from tests.simulation import product
 from tests.simulation.canary import Canary
 from tests.simulation.shape import COPIES
@@ -44,6 +47,11 @@ def _of_memory(kept: Any, world: World, at_ms: int, count: int) -> list[str]:  #
     first = memory["made"] = memory.get("made", 0) + count
     head = kept(world, at_ms, 1)[0][:24]
     return [f"{head}{actor.owner.number:04x}{first + number:08x}" for number in range(count)]
+
+
+def _held_or_not(plan: Any, *given: Any) -> list[Delete]:  # noqa: ANN401 - handed on
+    """A counter goes, whatever open holds have of it."""
+    return [replace(one, condition=of(given[1].incarnation)) for one in plan(*given)]
 
 
 def _lagging(one: product.Product) -> Compensator:
@@ -156,6 +164,12 @@ CANARIES: Final = [
         "fork: events belong to the parent",
         replaced(BufferedProducer, "restart_in_fork", lambda _producer: None),
         "forks",
+        seed=3,
+    ),
+    Canary(
+        "open holds keep their counter",
+        wrapped(creation, "plan_deletion", _held_or_not),
+        "open holds",
         seed=3,
     ),
     Canary(

@@ -159,6 +159,22 @@ DELETED_WINDOWS: Final = "deleted windows"
 WINDOW_ALERTS: Final = "window alerts"
 OF_WINDOWS: Final = frozenset({WINDOWS, DELETED_WINDOWS, WINDOW_ALERTS})
 _WINDOWED: Final = ("record", "resend", "exact", "compact", "verify", "repair")
+# And those that some seeds have instead of what they would draw, so that the others stay what they
+# are. An operation whose name begins like one of `LATER` is drawn nowhere else.
+LATE_FOCUSES: Final[dict[str, tuple[str, ...]]] = {
+    "open holds": ("hold", "open holds"),
+}
+LATER: Final = ("copy", "open holds")
+_LATE: Final = 0.12
+ALL_FOCUSES: Final = (
+    *FOCUSES,
+    HOMES,
+    LOSSES,
+    DELETED_EVERYWHERE,
+    COPIES,
+    *sorted(OF_WINDOWS),
+    *LATE_FOCUSES,
+)
 
 # What lets days go by.
 _DAYS: Final = ("deletion call", "deletion rest")
@@ -196,7 +212,7 @@ def drawn(random: Random, operations: dict[str, float], focus: str | None = None
             # Drawn by their focus alone, so that the seeds of all others stay what they are.
             name: (1 if name.startswith(FOCUSES["regions"]) else choice([0, 1, 1, 3])) * weight
             for name, weight in operations.items()
-            if name != "copy"
+            if not name.startswith(LATER)
         },
     )
     if focus is None and random.random() < 0.5:
@@ -310,7 +326,12 @@ def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: 
         return _deleting(random, _focused(random, shape, operations, "deletion"))
     if focus == DELETED_WINDOWS:
         return _focused(random, shape, operations, "deletion")
-    apart = {WINDOWS: _WINDOWED, WINDOW_ALERTS: (*_WINDOWED, "alert"), COPIES: _COPIED}
+    apart = {
+        WINDOWS: _WINDOWED,
+        WINDOW_ALERTS: (*_WINDOWED, "alert"),
+        COPIES: _COPIED,
+        **LATE_FOCUSES,
+    }
     names = apart.get(focus) or FOCUSES[focus]
     latency_ms = random.choice([10.0, 500.0, 3_000.0])
     gap_ms = latency_ms * random.choice([1, 3, 10])
@@ -347,6 +368,11 @@ def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: 
             for name, weight in operations.items()
         },
     )
+
+
+def late_focus(random: Random) -> str | None:
+    """What a seed does alone that few seeds do, or None."""
+    return random.choice(list(LATE_FOCUSES)) if random.random() < _LATE else None
 
 
 def are_used(weights: dict[str, float]) -> bool:

@@ -37,7 +37,7 @@ from tests.simulation.redriving import mend_all, redrive_all
 from tests.simulation.region_accidents import RegionAccidents
 from tests.simulation.running_operations import NAMESPACE
 from tests.simulation.schedule import Schedule
-from tests.simulation.shape import OVER_REGIONS, REGIONS, Shape, are_used, drawn
+from tests.simulation.shape import OVER_REGIONS, REGIONS, Shape, are_used, drawn, late_focus
 from tests.simulation.spool import SimulatedSpool
 from tests.simulation.sums import deltas_of_any_size
 from tests.simulation.threads import under
@@ -76,7 +76,8 @@ class Simulation:
         """Draw the shape, and make the world."""
         random = Draws(self.seed)
         out = set(self.without)
-        shape = drawn(random, {one.name: one.weight for one in OPERATIONS}, self.focus)
+        focus = self.focus or late_focus(random.of("late focus"))
+        shape = drawn(random, {one.name: one.weight for one in OPERATIONS}, focus)
         weights = {name: 0 if name in out else one for name, one in shape.weights.items()}
         self.shape: Shape = _limited(shape, self.clients, self.operations, weights)
         ingests = any(self.shape.weights.get(name) for name in INGESTING)

@@ -19,6 +19,7 @@ from countledger.ledger.errors import (
     BadSetting,
     IdempotencyKeyReused,
     KeyExpired,
+    NoSuchCounter,
     NoSuchHold,
     OpenHolds,
     Reason,
@@ -28,6 +29,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS
+from countledger.ledger.operations import Delete
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import define
 from countledger.producers.strict.hold import HoldState
@@ -447,6 +449,27 @@ def test_a_counter_with_open_holds_is_not_deleted(shop: Shop) -> None:
     with pytest.raises(NoSuchHold):
         shop.strict.confirm(held.id)
     assert isinstance(shop.strict.hold(HALL, 1, key="basket-7", expires_in=TEN), Held)
+
+
+def test_a_counter_that_another_call_deletes_while_holds_are_released_is_deleted(
+    shop: Shop,
+) -> None:
+    """Nobody hears of the definition that is out of date."""
+    held, other = shop.hold(4), shop.process()
+    shop.clock.at_ms += 12 * MINUTE_MS
+
+    def delete() -> None:
+        assert isinstance(other.confirm(held.id), HoldExpired)
+        other.delete(HALL)
+
+    def releases(writes: Any) -> bool:  # noqa: ANN401 - of a transaction
+        return not any(isinstance(one, Delete) for one in writes)
+
+    shop.dynamo.plans.append(meanwhile(delete, "transact", where=releases))
+    shop.strict.delete(HALL)
+
+    with pytest.raises(NoSuchCounter):
+        shop.strict.show(HALL)
 
 
 def test_bounds_and_values_respect_what_is_held(shop: Shop) -> None:
