@@ -260,8 +260,8 @@ KeepStacks = Annotated[
     bool,
     typer.Option(
         "--keep-stacks",
-        help="Change no stack and no schedule: CDK or Terraform manages the stacks, and sets "
-        "HomeRegion.",
+        help="Change no stack and no schedule: code of yours gives HomeRegion to the stacks, such "
+        "as a construct of the CDK.",
     ),
 ]
 

@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 
 
 REPLICAS_MAX: Final = 4
+# How long a replica may take.
+REPLICA_TIMEOUT_S: Final = 6 * 3600
+# The parameters of a stack that the commands for regions change.
+OF_REGIONS: Final = ("HomeRegion", "ReplicaRegions", "RegionKmsKeyArns")
 ACTIVE: Final = "ACTIVE"
 
 
@@ -289,7 +293,7 @@ class RegionChange:
     lost: bool = False
     say: Callable[[str], None] = lambda _: None
     poll_s: float = 3.0
-    timeout_s: float = 6 * 3600.0
+    timeout_s: float = REPLICA_TIMEOUT_S
     clock: Clock = field(default_factory=SystemClock)
     _done: set[tuple[str | None, RegionState, Step]] = field(default_factory=set)
 

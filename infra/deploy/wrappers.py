@@ -12,6 +12,7 @@ import re
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
+from countledger.infra.deploy.region_change import OF_REGIONS, REPLICA_TIMEOUT_S
 from countledger.infra.template import parse_template
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ def terraform_files(text: str, bucket: str) -> dict[str, str]:
             arguments=_aligned(
                 (name, _argument(name, one["Type"])) for name, one in parameters.items()
             ),
+            ignored="\n".join(f'      parameters["{name}"],' for name in OF_REGIONS),
+            timeout=f"{REPLICA_TIMEOUT_S // 3600}h",
         ),
         "variables.tf": "\n".join(
             (
@@ -87,6 +90,9 @@ def _aligned(pairs: Iterable[tuple[str, str]]) -> str:
 
 def _argument(name: str, kind: str) -> str:
     variable = f"var.{snake(name)}"
+    if name in OF_REGIONS:
+        joined = f'join(",", {variable})' if kind == "CommaDelimitedList" else variable
+        return f'{variable} == null ? "" : {joined}'
     if kind in {"List<Number>", "CommaDelimitedList"}:
         return f'{variable} == null ? null : join(",", {variable})'
     return variable if kind == "String" else f"{variable} == null ? null : tostring({variable})"
@@ -102,10 +108,13 @@ def _variable(name: str, declared: Mapping[str, Any]) -> str:
             listed=listed,
             message=_hcl(f"It must be one of {', '.join(map(str, allowed))}."),
         )
+    described = description_of(declared)
+    if name in OF_REGIONS:
+        described += " For a new stack only: later the stack keeps what it has."
     return _VARIABLE_TF.format(
         name=snake(name),
         type=_TERRAFORM_TYPES.get(declared["Type"], "string"),
-        description=_hcl(description_of(declared)),
+        description=_hcl(described),
         checked=checked,
     )
 
@@ -133,7 +142,8 @@ resource "aws_s3_object" "template" {{
 }}
 
 locals {{
-  # A parameter that is null has the template's default.
+  # A parameter that is null has the template's default. Those that are ignored below are always
+  # passed, since Terraform reads only what it has passed.
   parameters = {{
 {arguments}
   }}
@@ -145,6 +155,21 @@ resource "aws_cloudformation_stack" "countledger" {{
   capabilities = ["CAPABILITY_IAM"]
   parameters   = {{ for name, value in local.parameters : name => value if value != null }}
   tags         = var.tags
+
+  # `countledger region add`, `remove` and `promote` change these in the stack. Terraform reads what
+  # the stack has, and passes that on.
+  lifecycle {{
+    ignore_changes = [
+{ignored}
+    ]
+  }}
+
+  # A replica of a large table takes hours.
+  timeouts {{
+    create = "{timeout}"
+    update = "{timeout}"
+    delete = "{timeout}"
+  }}
 }}
 """
 

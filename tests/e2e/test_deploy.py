@@ -1,5 +1,8 @@
 """`countledger deploy` and `package`: a stack of one's own, from nothing to its next release."""
 
+import os
+import shutil
+import subprocess
 from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
@@ -7,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from countledger.infra.deploy.deployment import Deployment, Effect
+from countledger.infra.deploy.deployment import Deployment, Effect, parameters_in
 from countledger.infra.deploy.stack_operation import DeployFailed
 from countledger.infra.local.stack import LocalStack
 from countledger.infra.template import load_template, parse_template, template_text
@@ -199,3 +202,81 @@ def test_a_later_package_runs_its_own_code_although_parameters_are_kept(
         assert running == {b64encode(digest.digest()).decode()}
         shown = command("status", "--stack-name", name, "--json").json["stack"]
         assert digest.hexdigest()[:32] in shown["bundle"]
+
+
+PROVIDER = """
+provider "aws" {{
+  region                      = "us-east-1"
+  access_key                  = "{key}"
+  secret_key                  = "{secret}"
+  s3_use_path_style           = true
+  skip_credentials_validation = true
+  skip_metadata_api_check     = true
+  skip_requesting_account_id  = true
+  endpoints {{
+    cloudformation = "{url}"
+    s3             = "{url}"
+    sts            = "{url}"
+  }}
+}}
+
+module "countledger" {{
+  source              = "../"
+  stack_name          = "{name}"
+  deletion_protection = "false"
+  log_level           = "{level}"
+}}
+"""
+PLUGINS = os.environ.get("COUNTLEDGER_TERRAFORM_PLUGINS")
+
+
+@pytest.mark.skipif(
+    PLUGINS is None or shutil.which("terraform") is None,
+    reason="COUNTLEDGER_TERRAFORM_PLUGINS names no folder of providers for terraform",
+)
+def test_terraform_keeps_what_the_commands_for_regions_have_changed(
+    stack: LocalStack, command: Command, deployment: Deployment, name: str, tmp_path: Path
+) -> None:
+    bundle = tmp_path / "bundle.zip"
+    key = stack.session().get_credentials()
+    assert key is not None
+    known = {**os.environ, "TF_CLI_CONFIG_FILE": os.devnull, "CHECKPOINT_DISABLE": "1"}
+
+    def terraform(*arguments: str) -> None:
+        line = ["terraform", *arguments, "-no-color", "-input=false"]
+        at = tmp_path / "module/example"
+        done = subprocess.run(line, cwd=at, env=known, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def applied(bundle_text: str, level: str) -> dict[str, str]:
+        bundle.write_bytes(bundle_of(bundle_text))
+        made = command("package", "--bundle", str(bundle), "--terraform", str(tmp_path / "module"))
+        assert made.code == 0, made.err
+        # The engine has no names of buckets as hosts.
+        module, host = tmp_path / "module/main.tf", "data.aws_s3_bucket.code"
+        hosted = f"https://${{{host}.bucket_regional_domain_name}}"
+        text = module.read_text()
+        assert hosted in text
+        module.write_text(text.replace(hosted, f"{stack.url}/${{{host}.id}}"))
+        main = tmp_path / "module/example/main.tf"
+        main.write_text(
+            PROVIDER.format(
+                key=key.access_key, secret=key.secret_key, url=stack.url, name=name, level=level
+            )
+        )
+        terraform("init", f"-plugin-dir={PLUGINS}")
+        terraform("apply", "-auto-approve")
+        return parameters_in(stacks_of(stack)[name])
+
+    assert applied("1", "INFO")["ReplicaRegions"] == ""
+    proposal = deployment.propose_parameters(
+        {"ReplicaRegions": "eu-west-1", "HomeRegion": "eu-west-1"}
+    )
+    assert proposal is not None
+    deployment.execute(proposal)
+    terraform("plan", "-detailed-exitcode")  # 2, if it would change something
+
+    later = applied("2", "DEBUG")
+
+    assert later["LogLevel"] == "DEBUG"
+    assert (later["ReplicaRegions"], later["HomeRegion"]) == ("eu-west-1", "eu-west-1")

@@ -7,6 +7,7 @@ the folder COUNTLEDGER_TERRAFORM_PLUGINS), the CDK's where `make test-cdk` has i
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import hcl2
 import pytest
 
 from countledger.infra.deploy.bundle import packaged
+from countledger.infra.deploy.region_change import without
 from countledger.infra.deploy.wrappers import cdk_files, snake, terraform_files
 from countledger.infra.template import load_template, template_text
 
@@ -62,6 +64,21 @@ def test_a_module_has_a_variable_for_each_parameter_and_passes_it_on() -> None:
     passed = {plain(name): str(value) for name, value in local["parameters"].items()}
     assert set(passed) == PARAMETERS
     assert all(f"var.{snake(name)}" in value for name, value in passed.items())
+
+
+def test_a_module_passes_on_what_the_commands_for_regions_have_changed() -> None:
+    """Terraform ignores a parameter only if it has passed it: so these are never left out."""
+    (main,) = hcl2.loads(MODULE["main.tf"])["resource"][1].values()
+    (stack,) = main.values()
+    (local,) = hcl2.loads(MODULE["main.tf"])["locals"]
+    passed = {plain(name): str(value) for name, value in local["parameters"].items()}
+    changed = {*without({"HomeRegion": "eu"}, "eu", "us"), "ReplicaRegions", "RegionKmsKeyArns"}
+
+    ignored = re.findall(r"[A-Za-z]*Region[A-Za-z]*", str(stack["lifecycle"]))
+    assert set(ignored) == changed
+    assert all('== null ? ""' in passed[name] for name in changed)
+    (limits,) = stack["timeouts"]
+    assert {plain(limits[one]) for one in ("create", "update", "delete")} == {"6h"}
 
 
 def test_a_module_has_an_output_for_each_output() -> None:
