@@ -15,6 +15,7 @@ from tools.smoke.paths import Paths
 
 # A metric of the embedded format takes some minutes.
 CHECK_PATIENCE_S = 360.0
+RATE_S = 180.0
 
 
 def main(arguments: list[str]) -> int:
@@ -29,13 +30,13 @@ def main(arguments: list[str]) -> int:
             if not options.yes and not _agreed(connection):
                 return 2
             own = OwnStack(options.endpoint, _environment(options, connection))
-            _say(f"deploying stack {own.name}; removed at the end, in about 15 minutes")
+            _say(f"deploying stack {own.name}; removed at the end, in about 20 minutes")
             opened.enter_context(own.made())
             name = own.name
         client = CountLedger(
             Settings(stack_name=name), session=connection.session, endpoint_url=options.endpoint
         )
-        return walk(Paths(client), Checks(client, options.endpoint, CHECK_PATIENCE_S))
+        return walk(Paths(client), Checks(client, options.endpoint, CHECK_PATIENCE_S, RATE_S))
 
 
 def walk(paths: Paths, checks: Checks | None = None) -> int:
@@ -85,7 +86,7 @@ def _agreed(connection: Connection) -> bool:
         _say(f"this makes a stack in {where}, which costs cents: say --yes")
         return False
     return (
-        input(f"Make a stack in {where}, for about 15 minutes and some cents? [y/N] ").lower()
+        input(f"Make a stack in {where}, for about 20 minutes and some cents? [y/N] ").lower()
         == "y"
     )
 

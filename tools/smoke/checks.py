@@ -15,16 +15,17 @@ from botocore.awsrequest import AWSRequest
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.httpsession import URLLib3Session
 
-from countledger import CountLedger
+from countledger import CountLedger, Event
+from countledger.infra.cost import batches_of
 from countledger.infra.local.mappings import MAPPINGS
 from countledger.infra.template import mapping_settings
 from countledger.ledger import keys
 from countledger.ledger.limits import MINUTE_MS
-from countledger.ledger.operations import BeginsWith, Scan
 from tools.smoke.paths import Wrong
 
 _POLL_S: Final = 2.0
 _REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+_RATE_COUNTERS: Final = 500
 _TABLES: Final = ("LedgerTableName", "CountersTableName")
 
 
@@ -40,24 +41,80 @@ class Checks:
         client: of a stack whose paths were walked before.
         endpoint_url: another endpoint than AWS's own.
         patience_s: how long to wait for a tick, or for a metric.
+        rate_s: how long to record 100 entries a second.
     """
 
     client: CountLedger
     endpoint_url: str | None = None
     patience_s: float = 360.0
+    rate_s: float = 180.0
 
     def all(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """The names of the rows, and what to call, in order; a call returns what it saw."""
+        yield "shards", self.shards
         yield "mappings", self.mappings
         yield "tables", self.tables
         yield "units of an update", self.units
         yield "policies", self.policies
         yield "lag", self.lag
         yield "http api", self.http_api
+        yield "unsigned request", self.unsigned
+        yield "rate", self.rate
         yield "alarms", self.alarms
         yield "tick of a schedule", self.tick
         yield "cold start", self.cold_start
         yield "metrics", self.metrics
+
+    def shards(self) -> str:
+        """How many open shards the streams of new tables have; `countledger cost` assumes four."""
+        found, streams = [], self._ask("dynamodbstreams")
+        for output in _TABLES:
+            table = self._ask("dynamodb").describe_table(TableName=self._outputs[output])["Table"]
+            arn = table["LatestStreamArn"]
+            listed = streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]
+            ends = [one["SequenceNumberRange"].get("EndingSequenceNumber") for one in listed]
+            found.append(f"{output.removesuffix('TableName')} {ends.count(None)}")
+        return ", ".join(found)
+
+    def rate(self) -> str:
+        """What 100 entries a second take, and what `countledger cost` says."""
+        names = [f"smoke-rate:{number}" for number in range(_RATE_COUNTERS)]
+        before, began = self._spent(), time.monotonic()
+        for number in range(max(1, int(self.rate_s))):
+            events = [Event(names[(number * 100 + one) % _RATE_COUNTERS], 1) for one in range(100)]
+            list(self.client.record_many(events))
+            time.sleep(max(0.0, began + number + 1 - time.monotonic()))
+        sent = max(1, int(self.rate_s)) * 100
+        self._until("the entries", lambda: self._spent()[0] - before[0] >= sent, _POLL_S)
+        records, updates, units = (b - a for a, b in zip(before, self._spent(), strict=True))
+        said = batches_of(100, _RATE_COUNTERS, 1.0)
+        return (
+            f"{records} entries: {updates / records:.3f} updates and {units / records:.3f} write "
+            f"units each; cost says {said.updates:.3f} and {said.updates + said.batches:.3f}"
+        )
+
+    def unsigned(self) -> str:
+        """The access log has a line of JSON for a request without a signature."""
+        address = self._outputs.get("HttpApiUrl")
+        if address is None or self.endpoint_url is not None:
+            raise NotShown("the stack has no HTTP API of AWS: deploy it with HttpApi=iam")
+        answer = URLLib3Session().send(AWSRequest("GET", f"{address}/v1/freshness").prepare())
+        if answer.status_code not in _REFUSED:
+            raise Wrong(f"it answers {answer.status_code}")
+        stack = self.client.connection.settings.stack_name
+        group = self._ask("cloudformation").describe_stack_resource(
+            StackName=stack, LogicalResourceId="HttpAccessLogs"
+        )["StackResourceDetail"]["PhysicalResourceId"]
+        found: list[str] = []
+
+        def logged() -> bool:
+            pattern = f'"{answer.status_code}"'
+            pages = self._ask("logs").filter_log_events(logGroupName=group, filterPattern=pattern)
+            found.extend(str(one["message"]) for one in pages["events"])
+            return bool(found)
+
+        self._until("a line of the access log", logged, _POLL_S)
+        return json.dumps(json.loads(found[-1]))
 
     def mappings(self) -> str:
         """Lambda has the settings of the template, and reads."""
@@ -101,18 +158,11 @@ class Checks:
 
     def units(self) -> str:
         """The write units of an update of a total, with four indexes beside it."""
-        connection = self.client.connection
-        progress = Scan(
-            connection.setting("counters_table"), BeginsWith("counter", keys.STREAM_PREFIX)
-        )
-        sums: Counter[str] = Counter()
-        for page in connection.dynamo("standard").pages(progress):
-            for item in page:
-                sums.update({name: int(item.get(name, 0)) for name in ("updates", "write_units")})
-        if not sums["updates"] or not sums["write_units"]:
+        _, updates, write_units = self._spent()
+        if not updates or not write_units:
             raise NotShown("no update of a total was recorded with its units")
-        each = sums["write_units"] / sums["updates"]
-        return f"{sums['updates']} updates, {each:.2f} write units each (expected: close to 1)"
+        each = write_units / updates
+        return f"{updates} updates, {each:.2f} write units each (expected: close to 1)"
 
     def policies(self) -> str:
         """IAM itself allows what a policy is for, and no more."""
@@ -227,6 +277,15 @@ class Checks:
             raise NotShown("an engine makes no metrics of log lines")
         self._until("metrics", lambda: bool(listed()), _POLL_S)
         return ", ".join(listed())
+
+    def _spent(self) -> tuple[int, int, int]:
+        """Records, updates and write units of the progress of all shards."""
+        shards = self.client.freshness().shards
+        return (
+            sum(one.records for one in shards),
+            sum(one.updates for one in shards),
+            int(sum(one.write_units for one in shards)),
+        )
 
     def _has_total(self, counter: str, least: int) -> bool:
         return bool(self.client.total(counter).value >= least)
