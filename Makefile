@@ -8,7 +8,7 @@ PYTEST := $(BIN)/pytest -n logical --maxprocesses 8 --dist loadscope
 # The tests start hundreds of processes: none of them compiles again what another one has compiled.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all test-long test-cdk client-tools smoke-aws simulate explore mutate endurance bench check docs docs-site format lock bundle release dynoxide clean
+.PHONY: help demo test test-all test-long test-endpoint test-cdk client-tools smoke-aws simulate explore mutate endurance bench check docs docs-site format lock bundle release dynoxide clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -30,6 +30,11 @@ test-all: test ## The tests, and then what they leave out: more engines, every c
 	$(PYTEST) -m "thorough and not long" $(ARGS)
 	COUNTLEDGER_TRANSPORT=fast $(PYTEST) -m "not long" -k ministack tests/faults tests/engines $(ARGS)
 	COUNTLEDGER_TRANSPORT=fast $(PYTEST) -m "not thorough and not long" tests/e2e $(ARGS)
+
+test-endpoint: $(READY) ## The contract suite on any DynamoDB API (ENDPOINT=https://... CA=file DIFFERENCES=...)
+	@test -n "$(ENDPOINT)" || { echo "test-endpoint needs ENDPOINT=https://host:port, or ENDPOINT=aws"; exit 1; }
+	@COUNTLEDGER_TEST_ENDPOINT="$(ENDPOINT)" COUNTLEDGER_TEST_DIFFERENCES="$(DIFFERENCES)" \
+		$(if $(CA),AWS_CA_BUNDLE="$(abspath $(CA))") $(PYTEST) --no-showlocals tests/engines $(ARGS)
 
 test-long: $(READY) ## The whole suite, and what takes minutes
 	$(PYTEST) $(ARGS)

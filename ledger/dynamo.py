@@ -138,7 +138,7 @@ class DynamoClient:
                 raise _not_the_services(what)
             self.meter.read(_listed(answer.get("ConsumedCapacity", [])))  # some engines report none
             items += map(decode, of_the_table(answer["Responses"]))
-            unanswered = list(answer["UnprocessedKeys"].values())
+            unanswered = list(answer.get("UnprocessedKeys", {}).values())
             if not unanswered:
                 return items
             asked = {table: unanswered[0]}  # type: ignore[dict-item]  # two types of one shape
@@ -234,7 +234,8 @@ class DynamoClient:
         with translated(what):
             answer = self.client.batch_write_item(RequestItems={table: requests}, **METERED)
         self.meter.written(consumed_in(answer, what))
-        left: Any = of_the_table(answer["UnprocessedItems"])
+        # An engine may leave out what is empty.
+        left: Any = of_the_table(answer.get("UnprocessedItems", {}))
         return [decode(request["PutRequest"]["Item"]) for request in left]
 
     def describe(self, table: str) -> TableDescriptionTypeDef:

@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 
 from countledger.infra.memory.faults import NotInMemory, refusal
-from tests.engines import in_memory, looping
+from tests.engines import in_memory, looping, report
 from tests.engines.differences import Difference, Engine
-from tests.engines.running import STARTERS, moto
+from tests.engines.running import ENGINES, NAMED, moto
 from tests.engines.store import Store, fresh_store
 
 
@@ -21,12 +21,15 @@ def server() -> Iterator[Callable[[str], Engine]]:
 
         @cache
         def start(name: str) -> Engine:
-            return running.enter_context(STARTERS[name]())
+            return running.enter_context(ENGINES[name]())
 
         yield start
 
 
-@pytest.fixture(scope="module", params=[*STARTERS, in_memory.NAME, looping.NAME])
+@pytest.fixture(
+    scope="module",
+    params=[*ENGINES] if NAMED in ENGINES else [*ENGINES, in_memory.NAME, looping.NAME],
+)
 def store(request: pytest.FixtureRequest, server: Callable[[str], Engine]) -> Iterator[Store]:
     """Both tables on each engine in turn, new for each module.
 
@@ -69,6 +72,8 @@ def _costs_are_believable(request: pytest.FixtureRequest) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out what the tables in memory do not have, where no request shows it."""
+    if NAMED in ENGINES:
+        items[:] = [one for one in items if "store" in getattr(one, "fixturenames", ())]
     items[:] = [one for one in items if not _takes_minutes_in_a_loop(one)]
     for item in items:
         call = getattr(item, "callspec", None)
@@ -109,12 +114,26 @@ def pytest_runtest_setup() -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Iterator[None]:
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """A test that meets what the tables in memory do not have is left out."""
+    store = getattr(item, "funcargs", {}).get("store")
+    if isinstance(store, Store):
+        store.engine.met.clear()
     try:
         yield
     except NotInMemory as missing:
         pytest.skip(str(missing))
+    finally:
+        if isinstance(store, Store):
+            named = sorted(one.name for one in store.engine.met)
+            item.user_properties += [("difference", name) for name in named]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The table of a run against an endpoint."""
+    if NAMED in ENGINES:
+        for line in report.table(terminalreporter.stats):
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ A test that meets a difference asserts what the engine does instead, so it fails
 engine is mended and the name can go. What cannot be shown at all on an engine is run elsewhere.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -28,6 +28,7 @@ class Difference(Enum):
     IGNORES_TOKENS = "a transaction is applied again under the same client request token"
     TRANSACT_GET_TAKES_25 = "TransactGetItems takes 25 items, and not 100"
     KEEPS_NUMBERS_AS_SENT = "a number is stored as it was spelled: 1.0 stays 1.0"
+    HAS_NO_STREAMS = "a table has no stream, so that what needs one is run elsewhere"
 
 
 # Where it is told what DynamoDB does: pages of its developer guide, or calls of its API reference.
@@ -48,6 +49,7 @@ SOURCES: Final = {
     Difference.IGNORES_TOKENS: "API_TransactWriteItems: ClientRequestToken, for ten minutes",
     Difference.TRANSACT_GET_TAKES_25: "API_TransactGetItems: up to 100 items",
     Difference.KEEPS_NUMBERS_AS_SENT: _NUMBERS,
+    Difference.HAS_NO_STREAMS: "Streams: each table can have one",
 }
 
 
@@ -60,16 +62,21 @@ class Engine:
         session: credentials and region.
         endpoint_url: where it answers; None: where the session's own environment says.
         differences: what it does otherwise than DynamoDB.
+        met: those of them that tests have met so far.
     """
 
     name: str
     session: boto3.Session
     endpoint_url: str | None
     differences: frozenset[Difference]
+    met: set[Difference] = field(default_factory=set, compare=False, repr=False)
 
     def has(self, difference: Difference) -> bool:
         """Whether this engine differs so."""
-        return difference in self.differences
+        if difference not in self.differences:
+            return False
+        self.met.add(difference)
+        return True
 
 
 MOTO: Final = frozenset(
@@ -92,3 +99,14 @@ MINISTACK: Final = frozenset({Difference.READ_UNITS_ALWAYS_ONE, Difference.NO_UN
 DYNOXIDE: Final = frozenset({Difference.NO_OP_PUT_WRITES_A_RECORD, Difference.SHARDS_LOOK_CLOSED})
 # What `countledger.testing` runs on; what it refuses has names of its own (`Missing`).
 MEMORY: Final[frozenset[Difference]] = frozenset()
+# Commit 9a1a1a6, run by `make test-endpoint`.
+EXTENDDB: Final = frozenset({Difference.NO_OP_PUT_WRITES_A_RECORD})
+_DECLARED: Final = {"extenddb": EXTENDDB}
+
+
+def declared(names: str) -> frozenset[Difference]:
+    """What a list names: differences, and engines that stand for theirs (`extenddb`)."""
+    found: frozenset[Difference] = frozenset()
+    for name in filter(None, (part.strip() for part in names.split(","))):
+        found |= _DECLARED.get(name) or frozenset({Difference[name]})
+    return found

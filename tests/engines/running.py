@@ -20,7 +20,7 @@ from moto.core.config import DefaultConfig
 from countledger.infra.local.engine import ROOT_SECRET
 from countledger.infra.local.engine import Engine as MiniStack
 from tests.engines.binaries import DYNOXIDE_VARIABLE, dynoxide_binary
-from tests.engines.differences import DYNOXIDE, MINISTACK, MOTO, Difference, Engine
+from tests.engines.differences import DYNOXIDE, MINISTACK, MOTO, Engine, declared
 
 REGION: Final = "us-east-1"
 ENDPOINT_VARIABLE: Final = "COUNTLEDGER_TEST_ENDPOINT"
@@ -28,7 +28,10 @@ DIFFERENCES_VARIABLE: Final = "COUNTLEDGER_TEST_DIFFERENCES"
 _LEAVE_THE_ENVIRONMENT: Final[DefaultConfig] = {
     "core": {"mock_credentials": False, "reset_boto3_session": False}
 }
+NAMED: Final = "endpoint"
 _READY_TIMEOUT_S: Final = 10.0
+_CONNECT_TIMEOUT_S: Final = 5
+_READ_TIMEOUT_S: Final = 20
 # Neither the user's profile nor their files decide what a local engine sees.
 _NOT_THE_USERS: Final = {
     "profile": (None, None, None, None),
@@ -90,12 +93,18 @@ def dynoxide() -> Iterator[Engine]:
 
 @contextmanager
 def named_endpoint() -> Iterator[Engine]:
-    """The endpoint that the environment names (`aws`: AWS itself), with its usual AWS settings."""
+    """The endpoint that the environment names (`aws`: AWS itself), with its usual AWS settings.
+
+    Credentials, region and CA (`AWS_CA_BUNDLE`) are those of the environment; nothing prints them.
+    """
     url = os.environ[ENDPOINT_VARIABLE]
-    named = filter(None, os.environ.get(DIFFERENCES_VARIABLE, "").split(","))
-    differences = frozenset(Difference[name.strip()] for name in named)
-    session = boto3.Session(region_name=os.environ.get("AWS_REGION"))
-    yield Engine("endpoint", session, None if url == "aws" else url, differences)
+    core = botocore.session.Session()
+    core.set_default_client_config(
+        Config(connect_timeout=_CONNECT_TIMEOUT_S, read_timeout=_READ_TIMEOUT_S)
+    )
+    session = boto3.Session(region_name=os.environ.get("AWS_REGION"), botocore_session=core)
+    differences = declared(os.environ.get(DIFFERENCES_VARIABLE, ""))
+    yield Engine(NAMED, session, None if url == "aws" else url, differences)
 
 
 def _wait_until_it_answers(url: str, process: "subprocess.Popen[bytes]") -> None:
@@ -117,5 +126,6 @@ STARTERS: Final[dict[str, Callable[[], AbstractContextManager[Engine]]]] = {
     "moto": moto,
     "ministack": ministack,
     "dynoxide": dynoxide,
-    **({"endpoint": named_endpoint} if os.environ.get(ENDPOINT_VARIABLE) else {}),
 }
+# A run against an endpoint is a run against nothing else.
+ENGINES: Final = {NAMED: named_endpoint} if os.environ.get(ENDPOINT_VARIABLE) else STARTERS

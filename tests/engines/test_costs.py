@@ -19,6 +19,7 @@ from countledger.producers.event import Event
 from countledger.producers.strict.definition import Method
 from tests.engines import in_memory
 from tests.engines.differences import Difference
+from tests.engines.running import ENGINES, NAMED
 from tests.engines.store import Store
 from tests.faults.operations import OPERATIONS
 from tests.faults.play import Operation, World, fresh, told_by
@@ -33,6 +34,7 @@ LONG_KEY = "k" * 1_024
 # What every operation of the matrix costs in write and read units, and the same call again; None:
 # there is none. Reads of more than an item cost by their size, here up to 4 KB.
 Units = tuple[float, float]
+UNITS_ARE_REAL: Final = [NAMED] if NAMED in ENGINES else [in_memory.NAME, "ministack"]
 OPERATION_COSTS: Final[dict[str, tuple[Units, Units | None]]] = {
     "record with a key": ((1, 0), (1, 0)),
     "record with a key and its time": ((1, 0), (1, 0)),
@@ -143,7 +145,7 @@ def world(store: Store) -> Iterator[World]:
         yield made
 
 
-@pytest.mark.parametrize("store", [in_memory.NAME, "ministack"], indirect=True)
+@pytest.mark.parametrize("store", UNITS_ARE_REAL, indirect=True)
 @pytest.mark.parametrize(
     "operation", [one for one in OPERATIONS if str(one) in OPERATION_COSTS], ids=str
 )
@@ -287,7 +289,7 @@ def test_p9_a_thousand_events_of_64_counters_cost_1065_units(store: Store, names
     assert metered(materializer.connection.retrying) == (BATCH_UNITS, 1) == (65, 1)
 
 
-@pytest.mark.parametrize("store", [in_memory.NAME, "ministack"], indirect=True)
+@pytest.mark.parametrize("store", UNITS_ARE_REAL, indirect=True)
 @pytest.mark.parametrize(
     ("rate", "counters", "window_s"),
     [(2.0, None, 1.0), (20.0, 40, 1.0), (20.0, 16, 1.0), (20.0, 40, 10.0)],

@@ -88,6 +88,19 @@ def test_an_item_is_read_as_boto3_reads_it(server: ScriptedServer, transport: st
     assert (page.items, page.after) == ([_DECODED], None)
 
 
+@pytest.mark.parametrize("transport", ["boto3", "fast"])
+def test_an_answer_may_leave_out_what_is_empty(server: ScriptedServer, transport: str) -> None:
+    """ExtendDB names no unprocessed items or keys where there are none."""
+    dynamo = dynamo_of(server, transport)
+    server.script[:] = [
+        answered({"ConsumedCapacity": [CONSUMED]}),
+        answered({"ConsumedCapacity": [CONSUMED], "Responses": {"t": [_ITEM]}}),
+    ]
+
+    assert dynamo.put_batch("t", [{"counter": "c"}]) == []
+    assert dynamo.get_many("t", [{"counter": "c"}]) == [_DECODED]
+
+
 def test_a_request_is_the_one_that_boto3_sends(server: ScriptedServer) -> None:
     """Its body, target, type and length; binaries and long numbers in it."""
     item = {"counter": "c", "entry": "ä\u2028", "mark": b"\x00\xff", "n": 10**37, "s": {b"a", b"b"}}
