@@ -11,7 +11,10 @@ from countledger.infra.cli.app import BadUsage, Options, shared
 from countledger.infra.cli.output import FINDINGS, notice, open_progress, show
 from countledger.infra.deploy.deployment import Deployment
 from countledger.infra.deploy.destruction import Destruction
+from countledger.infra.deploy.region_checks import table_in
 from countledger.infra.deploy.stack_operation import StackReader
+from countledger.ledger.clock import to_datetime, to_ms
+from countledger.ledger.limits import DAY_MS
 
 if TYPE_CHECKING:
     from countledger.infra.cli.output import Row
@@ -63,6 +66,8 @@ def destroy(
         notice(f"there is no stack {name} in {connection.region}")
         return _report(options, plan, deleted=False)
     _refuse(plan, name, detach=detach)
+    if delete_data:
+        _refuse_source(connection, plan)
     _describe(plan, name, delete_data=delete_data)
     if not _agreed(name, yes):
         notice("declined: nothing was changed")
@@ -125,6 +130,24 @@ def _refuse(plan: DestroyPlan, name: str, *, detach: bool) -> None:
             f"policies of stack {name} are in use: {held}; IAM deletes none of them: nothing was "
             "changed; detach them, or give --detach"
         )
+
+
+def _refuse_source(connection: Connection, plan: DestroyPlan) -> None:
+    """Refuse to delete a ledger that DynamoDB keeps: a replica was made from it within a day."""
+    for ledger in (one.name for one in plan.tables if one.resource == "Ledger"):
+        for replica in (table_in(connection, ledger) or {}).get("Replicas", []):
+            region = replica["RegionName"]
+            there = table_in(connection.in_region(region), ledger)
+            if region == connection.region or there is None:
+                continue
+            ends_ms = to_ms(there["CreationDateTime"]) + DAY_MS
+            if connection.clock.now_ms() < ends_ms:
+                raise BadUsage(
+                    f"table {ledger} has a replica in {region} that was made less than 24 hours "
+                    "ago, and DynamoDB deletes no table within 24 hours after a replica was made "
+                    f"from it: nothing was changed; run this after {to_datetime(ends_ms)}, or "
+                    "without --delete-data"
+                )
 
 
 def _describe(plan: DestroyPlan, name: str, *, delete_data: bool) -> None:

@@ -76,6 +76,12 @@ def test_a_region_joins_counts_and_leaves(stack: LocalStack) -> None:
     for region in (HOME, OTHER):
         _await_totals(stack, region, expected)
 
+    # DynamoDB would refuse to delete the ledger, with the stack gone already.
+    destroyed = command("destroy", "--delete-data", "--yes", stack.name)
+    assert destroyed.code == 2
+    assert "has a replica in eu-west-1 that was made less than 24 hours ago" in destroyed.err
+    assert command("region", "list").code == 0
+
     recording = threading.Event()
     thread = threading.Thread(target=_keep_recording, args=(stack, recording), daemon=True)
     thread.start()
