@@ -12,6 +12,7 @@ import pytest
 from countledger.compaction import plan
 from countledger.compaction.compactor import Compactor, Run
 from countledger.compaction.plan import AgeLimit
+from countledger.compaction.schedule import Triggers
 from countledger.consumers import materializer, progress, total_writer, totals
 from countledger.consumers import verify as repairing
 from countledger.consumers.materializer import BatchOutcome, complete_outcome
@@ -238,6 +239,12 @@ _LEDGER: Final = [
         "due",
         seed=125,
         rare=True,
+    ),
+    Canary(
+        "triggers without a schedule are deleted",
+        replaced(Triggers, "delete", lambda *_: None),
+        "late schedules",
+        seed=3,
     ),
     # A run takes its counter out of the index for good.
     Canary("due again after a run", replaced(due_index, "_due", lambda *_: ()), "due"),

@@ -113,6 +113,7 @@ OPERATIONS: Final = (
     Operation("hold cancel", holds.cancel, 1, home=True),
     Operation("hold sale", holds.sell, 1.5, home=True),
     Operation("open holds delete", holds.delete, 1.5, home=True),
+    Operation("late schedules remake", running.remake_schedule, 3, home=True),
 )
 
 # What a process does before it ends by itself.

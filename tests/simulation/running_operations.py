@@ -93,6 +93,22 @@ def schedule(client: Client) -> None:
         client.tell(f"schedule: {error}")
 
 
+def remake_schedule(client: Client) -> None:
+    """A schedule is made and deleted again while requests for it are under way."""
+    for _ in range(client.random.randint(1, 3)):
+        schedules = client.product.schedules
+        try:
+            if client.random.random() < 0.5:
+                client.tell(f"schedule deleted: {schedules.delete(NAMESPACE)}")
+            else:
+                every_ms = client.random.choice([1, 2]) * MINUTE_MS
+                schedules.create(NAMESPACE, every_ms=every_ms)
+                client.tell("schedule created")
+        except ScheduleExists as error:
+            client.tell(f"schedule: {error}")
+        client.process.sleep_ms(client.random.random() * client.world.shape.life_ms)
+
+
 def spoil(client: Client) -> None:
     """Somebody edits a total by hand, or deletes it: verify must see that, and repair mend it."""
     counter = draw_any(client)

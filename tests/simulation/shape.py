@@ -163,8 +163,9 @@ _WINDOWED: Final = ("record", "resend", "exact", "compact", "verify", "repair")
 # are. An operation whose name begins like one of `LATER` is drawn nowhere else.
 LATE_FOCUSES: Final[dict[str, tuple[str, ...]]] = {
     "open holds": ("hold", "open holds"),
+    "late schedules": ("record", "late schedules"),
 }
-LATER: Final = ("copy", "open holds")
+LATER: Final = ("copy", *(names[-1] for names in LATE_FOCUSES.values()))
 _LATE: Final = 0.12
 ALL_FOCUSES: Final = (
     *FOCUSES,
