@@ -18,6 +18,7 @@ from countledger.ledger.errors import (
     ConditionFailed,
     CorruptItem,
     CountledgerError,
+    NotPriced,
     QuotaDenied,
     Reason,
     TransactionCancelled,
@@ -34,6 +35,7 @@ ITEM = {"counter": "pages:views", "part": "total", "total": 3}
 # Of the classes whose constructors take more than a text, or another thing.
 MADE: dict[type[CountledgerError], CountledgerError] = {
     AlreadyClaimed: AlreadyClaimed("taken", "user-email", ("a@b", "c"), "user-1"),
+    NotPriced: NotPriced("no amount", ["a", "b"]),
     QuotaDenied: QuotaDenied("the limit is reached", ITEM),
     Unacknowledged: Unacknowledged("no answer", ENTRY),
     Unnumbered: Unnumbered("no answer", {"pending": 1}),
