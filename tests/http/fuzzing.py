@@ -1,5 +1,6 @@
 """Requests derived from the OpenAPI document, valid ones and others, by schemathesis."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -103,18 +104,25 @@ def _read(event: events.ScenarioFinished, found: Found) -> None:
 def _was_made_again(recorder: ScenarioRecorder, case_id: str) -> bool:
     """Whether another request has made what was deleted: names are the callers' choice."""
     path = unquote(str(recorder.interactions[case_id].request.uri))
-    parent = path.rpartition("/")[0]
     for earlier in reversed([*takewhile(case_id.__ne__, recorder.interactions)]):
-        request, response = (
-            recorder.interactions[earlier].request,
-            recorder.interactions[earlier].response,
-        )
+        interaction = recorder.interactions[earlier]
+        request, response = interaction.request, interaction.response
         found = unquote(str(request.uri))
         if request.method == "DELETE" and found == path:
             return False
-        if request.method == "POST" and found.startswith(parent) and response is not None:
-            return response.status_code < 300
+        made = request.method == "POST" and response is not None and response.status_code < 300
+        if made and (found.startswith(path + "/") or _names(request.body, path)):
+            return True
     return False
+
+
+def _names(body: bytes | None, path: str) -> bool:
+    """Whether a body has the name at the end of a path."""
+    try:
+        given = json.loads(body or b"{}")
+    except ValueError:
+        return False
+    return isinstance(given, dict) and path.rpartition("/")[2] in given.values()
 
 
 def _authorize(request: Request) -> Scopes:

@@ -94,7 +94,7 @@ def forget(world: World) -> None:
 
 
 def _come_to_mend(world: World, region: str, delay_ms: float) -> None:
-    """The alarm goes on while progress is lost: whoever was in vain comes again, ever later."""
+    """The alarm goes on while progress is lost: whoever could not mend it comes again, later."""
 
     def come() -> None:
         mend(world, region)

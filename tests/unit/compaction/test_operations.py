@@ -338,7 +338,7 @@ def test_a_tick_and_its_work_are_noted_until_the_next_tick(two: Stack) -> None:
 
 
 def test_a_service_that_refuses_to_note_what_is_compacted_is_an_error(stack: Stack) -> None:
-    """Else the counter would pass for settled, and be compacted again in vain at each tick."""
+    """Else the counter would pass for settled, and each tick would compact nothing of it."""
     stack.due("likes:a")
     stack.dynamo.faults.append(Fault(ServiceFailed("not allowed")))
 

@@ -72,7 +72,7 @@ def test_an_amount_is_counted_under_every_limit_or_under_none(
 def test_of_several_limits_that_refuse_the_one_that_ends_last_is_named(
     quotas: Quotas, clock: MemoryClock
 ) -> None:
-    """Else its caller would come back in vain when the first window ends."""
+    """Else its caller would come back when the first window ends, and be denied again."""
     admitted(quotas.acquire(ORG, 20))
 
     refused = denied(quotas.acquire(ORG, 6))
