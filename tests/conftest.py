@@ -76,6 +76,9 @@ _THOROUGH_TESTS: Final = (
     "the_deployers_policy_is_what_deploy_and_destroy_call",
     "the_tool_notices_what_it_must",
     "verify_finds_the_drift_of_a_total_that_was_altered",
+    # Many processes: one of each kind of fork stays, and the simulation's spools.
+    "suspended_as_its_process_forks",
+    "whatever_happens_each_event_counts_once",
     # The other seven eighths of the simulation's seeds, without which not everything has happened.
     "the other seeds]",
     "many_seeds_have_the_focus",

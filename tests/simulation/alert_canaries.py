@@ -103,6 +103,7 @@ CANARIES: Final = [
         ),
         WINDOW_ALERTS,
         seed=3,
+        rare=True,
     ),
     Canary(
         "alerts of windows: the window is that of business time",
@@ -129,6 +130,7 @@ CANARIES: Final = [
         ),
         "alerts",
         seed=30,
+        rare=True,
     ),
     Canary(
         "alerts: the next change waits for the last",
@@ -175,6 +177,7 @@ CANARIES: Final = [
         replaced(Rules, "refuse_late", lambda *_: None),
         "alerts",
         seed=34,
+        rare=True,
     ),
     Canary(
         "alerts: an initial scan waits until the rule is effective",

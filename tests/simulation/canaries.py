@@ -124,6 +124,7 @@ _TOTALS: Final = [
             replaced(progress, "STALE_ENOUGH", 1),
         ),
         seed=49,
+        rare=True,
     ),
     Canary("watermarks go by their own age", _watermarks_as_old_as_their_shards, seed=16),
     Canary(

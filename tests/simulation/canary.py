@@ -31,8 +31,8 @@ class Canary:
         focus: what the simulations do, in which it is looked for; None: anything.
         within: in how many of them it must be caught.
         seed: the one in which it was caught last, tried first.
-        rare: whether few seeds catch it, so that another one is a long search: it is left to
-            `make test-all`.
+        rare: whether few seeds catch it, or long ones, so that another one is a long search: it
+            is left to `make test-all`.
     """
 
     rule: str

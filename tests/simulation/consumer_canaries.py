@@ -133,5 +133,6 @@ CANARIES: Final = [
         "quarantine: stored, then sent",
         replaced(StoredQuarantine, "put", _sent_before_it_is_stored),
         "malformed",
+        rare=True,
     ),
 ]

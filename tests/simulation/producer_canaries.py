@@ -151,7 +151,7 @@ CANARIES: Final = [
     ),
     Canary("failures of a buffer are reported", _UNREPORTED, "buffer", seed=2),
     Canary("async: failures are reported", _UNREPORTED, "async", seed=2),
-    Canary("async: a spool stores an entry first", _UNSPOOLED, "async", seed=6),
+    Canary("async: a spool stores an entry first", _UNSPOOLED, "async", seed=6, rare=True),
     # A child draws from the block that it has a copy of.
     Canary(
         "fork: a lease belongs to one process",

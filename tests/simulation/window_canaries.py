@@ -76,6 +76,7 @@ CANARIES: Final = [
         wrapped(windows, "_place_of", _kept_for_ever),
         WINDOWS,
         seed=6,
+        rare=True,
     ),
     Canary(
         "windows are those of a time zone",
