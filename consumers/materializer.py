@@ -399,7 +399,8 @@ def _write_all(
     """Write each counter's changes; when this returns or raises, no write is under way.
 
     The writes begin in the order of the counters' first records. Each thread takes one counter
-    after the other: to hand over each of them by itself would take half as long as to write it.
+    after the other: to hand over each of them by itself would take half as long as to write it. A
+    single counter is written by the caller's thread.
     """
     waiting = in_order(changes)
     written: dict[str, Written] = {}
@@ -420,6 +421,9 @@ def _write_all(
         except OutOfTime as error:
             return Written(error=error)
 
+    if len(changes) == 1:
+        write_some()
+        return written
     pool = _writers(this_process())
     threads = [pool.submit(write_some) for _ in range(min(_WRITERS, len(waiting)))]
     wait(threads)

@@ -25,7 +25,7 @@ from countledger.ledger.operations import Absent, AnyOf, Assign, Compare, Delete
 from countledger.ledger.records import NotRead, Records, Writing
 from countledger.ledger.tombstones import NOT_REMOVED, present
 from countledger.producers.sender import Sender
-from tests.exploring import producer_canaries
+from tests.exploring import producer_canaries, stream_canaries
 from tests.exploring.canary import SwitchedOff
 from tests.switches import bare, replaced, wrapped
 
@@ -314,4 +314,5 @@ CANARIES: Final = (
     *_GROUPS,
     *_TRIGGERS,
     *producer_canaries.CANARIES,
+    *stream_canaries.CANARIES,
 )

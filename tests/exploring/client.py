@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from countledger.infra.memory.client import TableClient, sdk_call
 from countledger.infra.memory.stack import MemoryConnection
+from countledger.infra.memory.tables import REGION
 from countledger.ledger.attempts import CallLimits
 from countledger.ledger.errors import Unclear
 from countledger.ledger.operations import Query, Scan
-from tests.exploring.world import SCHEDULER
+from tests.exploring.followed import SHARD
+from tests.exploring.stream import STREAM_TABLE, records_of
+from tests.exploring.world import SCHEDULER, in_region
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
+
+    from countledger.infra.memory.stream import Record
     from countledger.infra.memory.tables import Table, Transactions
     from countledger.ledger.attributes import Item, Key
-    from countledger.ledger.connection import Retries
+    from countledger.ledger.connection import Connection, Retries
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Delete, Page, Put, Update, Write
     from tests.exploring.world import World
@@ -28,7 +35,9 @@ if TYPE_CHECKING:
 # How often the SDK of a client sends a request.
 _ATTEMPTS: Final = {"none": 1, "standard": 4}
 _PAGE_ITEMS: Final = 1_000
-_LOST: Final = Unclear("no answer")
+NO_ANSWER: Final = Unclear("no answer")
+# The iterator after an empty page.
+_END: Final = "end"
 
 
 class Sending(NamedTuple):
@@ -71,18 +80,26 @@ class ActorClient(TableClient):
     Attributes:
         actor: whose.
         attempts: how often its SDK sends a request.
+        region: where the tables are.
     """
 
     actor: Sends
     attempts: int = 1
+    region: str = REGION
 
     def table(self, name: str) -> Table:
         """A table of the world."""
-        return self.actor.world.tables[name]
+        return self.actor.world.tables[in_region(name, self.region)]
 
     def transactions(self) -> Transactions:
         """Those of the world."""
-        return self.actor.world.transactions
+        return self.actor.world.transactions_in(self.region)
+
+    def describe(self, table: str) -> TableDescriptionTypeDef:
+        """The same at every moment, so no step."""
+        found: Any = TableClient.describe(self, table)
+        regions = [{"RegionName": one} for one in (REGION, *self.actor.world.elsewhere)]
+        return cast("TableDescriptionTypeDef", {**found, "Replicas": regions[1:] and regions})
 
     @property
     def page_items(self) -> int:
@@ -91,15 +108,16 @@ class ActorClient(TableClient):
 
     def read(self, what: str, request: Callable[[], Any]) -> Any:  # noqa: ANN401 - of the request
         """Send a request that changes nothing."""
-        return self._sent(Sending(what, request, writes=False, lost=_LOST))
+        return self._sent(Sending(what, request, writes=False, lost=NO_ANSWER))
 
     def written(self, what: str, request: Callable[[], Any]) -> Any:  # noqa: ANN401 - of the request
         """Send a request that writes."""
-        return self._sent(Sending(what, request, writes=True, lost=_LOST))
+        return self._sent(Sending(what, request, writes=True, lost=NO_ANSWER))
 
     def _sent(self, sending: Sending) -> Any:  # noqa: ANN401 - of the request
         """The SDK's own attempts, without waits."""
-        again = sending._replace(attempts=self.attempts)
+        where = "" if self.region == REGION else f" in {self.region}"
+        again = sending._replace(attempts=self.attempts, what=f"{sending.what}{where}")
         return sdk_call(self.attempts, lambda: self.actor.send(again))
 
     def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:
@@ -110,7 +128,7 @@ class ActorClient(TableClient):
                 f"Get({table!r}, {dict(key)!r})",
                 lambda: self.seen(copy, copy.key_of(key), consistent=consistent),
                 writes=False,
-                lost=_LOST,
+                lost=NO_ANSWER,
                 eventual=not consistent,
             )
         )
@@ -123,7 +141,7 @@ class ActorClient(TableClient):
                 repr(read),
                 lambda: self.page_of(self.table(read.table), read),
                 writes=False,
-                lost=_LOST,
+                lost=NO_ANSWER,
                 eventual=not (isinstance(read, Query) and read.consistent),
             )
         )
@@ -133,7 +151,7 @@ class ActorClient(TableClient):
         """Carry out a write of one item; the item after it."""
         copy = self.table(write.table)
         after: Item | None = self._sent(
-            Sending(repr(write), lambda: copy.write(write), writes=True, lost=_LOST)
+            Sending(repr(write), lambda: copy.write(write), writes=True, lost=NO_ANSWER)
         )
         return after
 
@@ -149,7 +167,11 @@ class ActorClient(TableClient):
         begin, told = self.transactions().begin, f"Transact({[*writes]!r}, token={token!r})"
         done: bool = self._sent(
             Sending(
-                told, lambda: begin(writes, token)[0], writes=True, lost=_LOST, items=len(writes)
+                told,
+                lambda: begin(writes, token)[0],
+                writes=True,
+                lost=NO_ANSWER,
+                items=len(writes),
             )
         )
         return done
@@ -213,6 +235,44 @@ class ActorScheduler:
         return {}
 
 
+class ActorStreams:
+    """The streams API as an actor calls it: one shard, open."""
+
+    exceptions: Final = SimpleNamespace(TrimmedDataAccessException=ClientError)
+
+    def __init__(self, actor: Sends) -> None:
+        """A client of an actor.
+
+        Args:
+            actor: whose.
+        """
+        self._actor = actor
+
+    def describe_stream(self, **_: object) -> dict[str, Any]:
+        """The same at every moment."""
+        shard = {"ShardId": SHARD.id, "SequenceNumberRange": {"StartingSequenceNumber": "1"}}
+        return {"StreamDescription": {"StreamStatus": "ENABLED", "Shards": [shard]}}
+
+    def get_shard_iterator(self, SequenceNumber: str = "0", **_: object) -> dict[str, str]:  # noqa: N803 - of the API
+        """After a record, or at the oldest."""
+        return {"ShardIterator": SequenceNumber}
+
+    def get_records(self, ShardIterator: str) -> dict[str, Any]:  # noqa: N803 - of the API
+        """The next records."""
+        if ShardIterator == _END:
+            return {"Records": [], "NextShardIterator": _END}
+        world = self._actor.world
+
+        def request() -> list[Record]:
+            return records_of(world, int(ShardIterator))
+
+        found: list[Record] = self._actor.send(
+            Sending(f"GetRecords({ShardIterator})", request, writes=False, lost=NO_ANSWER)
+        )
+        after = str(found[-1].sequence) if found else _END
+        return {"Records": [one.made() for one in found], "NextShardIterator": after}
+
+
 def _refusal(code: str, operation: str) -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": code}}, operation)
 
@@ -229,11 +289,13 @@ class ActorConnection(MemoryConnection):
 
     def dynamo(self, retries: Retries, *, region: str | None = None) -> DynamoClient:
         """A DynamoDB client."""
-        self.in_region(region or self.region)
+        region = region or self.region
+        self.in_region(region)
         limits = CallLimits(self.settings.call_timeout_ms, self.settings.max_attempts)
         return ActorClient(
-            actor=self._sender,
+            actor=self.sender,
             attempts=_ATTEMPTS[retries],
+            region=region,
             clock=self.clock,
             random=self.random,
             meter=self.meter,
@@ -241,8 +303,17 @@ class ActorConnection(MemoryConnection):
             workers=self.workers,
         )
 
+    def in_region(self, region: str) -> Connection:
+        """A connection to the tables of a region of the world."""
+        if region == self.region:
+            return self
+        if region not in (REGION, *self.sender.world.elsewhere):
+            return super().in_region(region)
+        return replace(self, elsewhere=region, _shared={})
+
     @property
-    def _sender(self) -> Sends:
+    def sender(self) -> Sends:
+        """The actor."""
         if self.actor is None:
             raise AssertionError("the connection is of no actor")
         return self.actor
@@ -251,5 +322,7 @@ class ActorConnection(MemoryConnection):
         self, service: str, retries: Retries = "standard", region: str | None = None
     ) -> Any:  # noqa: ANN401 - as of `Connection`
         if service == "scheduler":
-            return ActorScheduler(self._sender)
+            return ActorScheduler(self.sender)
+        if service == "dynamodbstreams" and STREAM_TABLE in self.sender.world.tables:
+            return ActorStreams(self.sender)
         return super()._client(service, retries, region)

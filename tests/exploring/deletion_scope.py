@@ -13,10 +13,10 @@ from countledger.compaction.deletion import DeletionStage
 from countledger.infra.memory.tables import COUNTERS, LEDGER
 from countledger.ledger import keys
 from countledger.ledger.errors import KeyExpired, NoSuchCounter, Unacknowledged
-from countledger.ledger.exact import decode_head
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.tombstones import present
 from tests.exploring.followed import let_totals_follow
+from tests.exploring.ledger_scope import ledger_sum
 from tests.exploring.linear import Certainty, Effect, certainty_of_several
 from tests.exploring.mark_scope import CANCELLED_TWICE
 from tests.exploring.scope import Beginnings, Capability, fewer_beside_more
@@ -100,7 +100,8 @@ def _deletes(counter: _Counter) -> Iterator[Effect]:
     yield Effect(str(stage.FORGOTTEN), _Counter(counter.new, 0, "none"))
 
 
-def _certainty(answer: object) -> Certainty:
+def certainty_of_deletion(answer: object) -> Certainty:
+    """What answers of a deletion, or of what is beside it, say."""
     return (
         Certainty.MAYBE
         if isinstance(answer, Unacknowledged | KeyExpired)
@@ -114,13 +115,7 @@ def _is_text(answer: object) -> bool:
 
 def _agrees(counter: _Counter, contents: Contents) -> bool:
     ledger, counters = contents.tables[LEDGER], contents.tables[COUNTERS]
-    items = [dict(item) for key, item in ledger.items() if key[0] == _NAME]
-    head = decode_head(next((one for one in items if "delta" not in one), None))
-    found = int(head.sum) + sum(
-        int(one["delta"])
-        for one in items
-        if "delta" in one and not head.has_merged(one["entry"], one["at"])
-    )
+    found = ledger_sum(contents, _NAME)
     total = counters.get((_NAME, keys.TOTAL), {}).get("total", 0)
     mark = ledger.get(_MARK)
     shown = None if mark is None else present(dict(mark))
@@ -190,7 +185,7 @@ DELETIONS: Final = Capability(
     model=_model,
     agrees=_agrees,
     masks=(CANCELLED_TWICE,),
-    certainty=_certainty,
+    certainty=certainty_of_deletion,
     prepare=_prepare,
     watch=let_totals_follow,
     bounds=Bounds(jumps_ms=(14 * MINUTE_MS, _WAIT_MS)),

@@ -18,7 +18,7 @@ from countledger.consumers.record import ShardName, label_of
 from countledger.infra.memory.client import TableClient
 from countledger.infra.memory.functions import lambda_record, passes_ledger
 from countledger.infra.memory.stream import Record
-from countledger.infra.memory.tables import COUNTERS, LEDGER, MemoryTables
+from countledger.infra.memory.tables import COUNTERS, LEDGER, REGION, MemoryTables
 from countledger.ledger import keys
 from tests.unit.connections import connection_on
 
@@ -26,26 +26,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from countledger.infra.memory.tables import Change, Table, Transactions
-from tests.exploring.world import World
+from tests.exploring.world import World, in_region
 
 _T = TypeVar("_T")
-_STREAM: Final = MemoryTables().ledger_stream
-_SHARD: Final = ShardName(label_of(_STREAM.arn), next(iter(_STREAM.shards)))
+STREAM: Final = MemoryTables().ledger_stream
+SHARD: Final = ShardName(label_of(STREAM.arn), next(iter(STREAM.shards)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Client(TableClient):
+class DirectClient(TableClient):
     """Carries each request out at once: it is a part of the step that caused it."""
 
     world: World
+    region: str = REGION
 
     def table(self, name: str) -> Table:
         """A table of the world."""
-        return self.world.tables[name]
+        return self.world.tables[in_region(name, self.region)]
 
     def transactions(self) -> Transactions:
         """Those of the world."""
-        return self.world.transactions
+        return self.world.transactions_in(self.region)
 
     @property
     def page_items(self) -> int:
@@ -62,7 +63,7 @@ class _Client(TableClient):
 
 
 @dataclass(frozen=True, slots=True)
-class _Clock:
+class StateClock:
     """The time of the state that is looked at."""
 
     world: World
@@ -76,7 +77,7 @@ class _Clock:
         raise AssertionError(f"the materializer waits for {duration_ms} ms")
 
 
-class _NoQuarantine:
+class NoQuarantine:
     """Every record of these worlds can be applied."""
 
     def put(self, record: Mapping[str, Any], reason: str, shard: str) -> None:
@@ -84,15 +85,16 @@ class _NoQuarantine:
         raise AssertionError(f"{reason}: {record!r} of {shard}")
 
 
-def let_totals_follow(world: World) -> None:
-    """Apply each change of the ledger to the totals, in the step that makes it.
+def let_totals_follow(world: World, region: str = REGION) -> None:
+    """Apply each change of a region's ledger to its totals, in the step that makes it.
 
     No transaction of these worlds writes both entries and a total.
     """
+    counters = world.tables[in_region(COUNTERS, region)]
 
     def apply(change: Change) -> None:
-        place = keys.progress_key(str(_SHARD))
-        progress = world.tables[COUNTERS].items.get((place["counter"], place["part"]), {})
+        place = keys.progress_key(str(SHARD))
+        progress = counters.items.get((place["counter"], place["part"]), {})
         record = Record(
             sequence=int(progress.get("sequence", "0")) + 1,
             made_ms=world.now_ms,
@@ -102,16 +104,16 @@ def let_totals_follow(world: World) -> None:
             after=change.after,
             sort=change.table.sort,
         )
-        delivered = lambda_record(record, _STREAM.arn)
+        delivered = lambda_record(record, STREAM.arn)
         if not passes_ledger(delivered):
             return
-        clock = _Clock(world)
+        clock = StateClock(world)
         connection = connection_on(
-            _Client(world=world, clock=clock), clock, counters_table=COUNTERS
+            DirectClient(world=world, region=region, clock=clock), clock, counters_table=COUNTERS
         )
-        following = Materializer(connection, _NoQuarantine())
-        outcome = Context().run(following.apply, [delivered], _SHARD)
+        following = Materializer(connection, NoQuarantine())
+        outcome = Context().run(following.apply, [delivered], SHARD)
         if outcome.failed:
             raise AssertionError(outcome.failed)
 
-    world.tables[LEDGER].watchers.append(apply)
+    world.tables[in_region(LEDGER, region)].watchers.append(apply)

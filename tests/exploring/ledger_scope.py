@@ -47,7 +47,8 @@ def _model(ledger: _Ledger, call: str) -> Iterator[Effect]:
         yield Effect(IdempotencyKeyReused, ledger)
 
 
-def _certainty(answer: object) -> Certainty:
+def certainty_of_record(answer: object) -> Certainty:
+    """What answers of `record` say."""
     return Certainty.MAYBE if isinstance(answer, Unacknowledged) else certainty_of(answer)
 
 
@@ -55,14 +56,18 @@ def _is_compacted(answer: object) -> bool:
     return isinstance(answer, str)
 
 
-def _agrees(ledger: _Ledger, contents: Contents) -> bool:
-    items = [dict(item) for key, item in contents.tables[LEDGER].items() if key[0] == _NAME]
+def ledger_sum(contents: Contents, counter: str, table: str = LEDGER) -> int:
+    """The exact sum of a counter, by one copy of the ledger."""
+    items = [dict(item) for key, item in contents.tables[table].items() if key[0] == counter]
     head = decode_head(next((one for one in items if "delta" not in one), None))
     entries = [
         one for one in items if "delta" in one and not head.has_merged(one["entry"], one["at"])
     ]
-    found = int(head.sum) + sum(int(one["delta"]) for one in entries)
-    return found == ledger[0]
+    return int(head.sum) + sum(int(one["delta"]) for one in entries)
+
+
+def _agrees(ledger: _Ledger, contents: Contents) -> bool:
+    return ledger_sum(contents, _NAME) == ledger[0]
 
 
 def _record(ledger: CountLedger, delta: int, key: str | None = None) -> str:
@@ -100,7 +105,7 @@ RECORDS: Final = Capability(
     },
     model=_model,
     agrees=_agrees,
-    certainty=_certainty,
+    certainty=certainty_of_record,
     prepare=lambda ledger: ledger.namespaces.get("n"),
     bounds=Bounds(jumps_ms=(14 * MINUTE_MS,)),
     # Equal entries of one millisecond are one item: who recorded it cannot be told.

@@ -2,7 +2,8 @@
 
 A state is what the tables contain, the request tokens, the time, how far each actor is, and which
 requests are under way without a caller. One step is a request and its answer, a pause, the begin of
-a call, the landing of a late request, time that passes, or items that expire.
+a call, the landing of a late request, time that passes, items that expire, or what the world does
+by itself: a version of an item arrives in another region.
 
 Faults, each counted:
 
@@ -262,6 +263,7 @@ class Search:
             if not state.dead[actor] and not place.ended and not self._waits(state, actor):
                 yield from self._act(state, actor, place)
         yield from self._land(state)
+        yield from self._happen(state)
         yield from self._pass_time(state)
         if state.jumps:
             yield from _expire(state)
@@ -369,6 +371,16 @@ class Search:
             made = _moved(state, sender.actor, state.places[sender.actor], move)
             made.late = *state.late[:place], *state.late[place + 1 :]
             yield _with(made, contents)
+
+    def _happen(self, state: Situation) -> Iterator[Situation]:
+        """What the world does by itself."""
+        if not self.world.steps:
+            return
+        self.world.show(state.contents, state.now_ms)
+        steps = [step for some in self.world.steps for step in some()]
+        for what, step in steps:
+            contents, _ = self.world.carry_out(state.contents, state.now_ms, step)
+            yield _with(_moved(state, 0, state.places[0], Move(-1, what)), contents)
 
     def _pass_time(self, state: Situation) -> Iterator[Situation]:
         bounds = self.bounds

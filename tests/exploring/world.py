@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from countledger.infra.memory.tables import COUNTERS, LEDGER, Change, Table, Transactions
+from countledger.infra.memory.tables import COUNTERS, LEDGER, REGION, Change, Table, Transactions
 from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,
@@ -21,7 +21,7 @@ from countledger.ledger.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from countledger.infra.memory.tables import Key
     from countledger.ledger.attributes import Item
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 Items: TypeAlias = Mapping[tuple[Any, Any], Mapping[str, Any]]
 # EventBridge Scheduler: its schedules by name, with the request that stored each.
 SCHEDULER: Final = "scheduler"
+# Another region than that of the stack, in worlds that have one.
+FAR: Final = "eu-west-1"
 # Where every world begins.
 BEGIN_MS: Final = 1_900_000_000_000
 
@@ -100,12 +102,18 @@ class World:
     Attributes:
         now_ms: the time of that state.
         tables: by name.
-        transactions: over all of them.
+        transactions: over all of them, in the region of the stack.
+        elsewhere: those of other regions.
+        steps: what may happen by itself: each yields what it is, and what does it.
     """
 
     now_ms: int = BEGIN_MS
     tables: dict[str, ValueTable] = field(default_factory=dict)
     transactions: Transactions = field(init=False)
+    elsewhere: dict[str, Transactions] = field(default_factory=dict)
+    steps: list[Callable[[], Iterable[tuple[str, Callable[[], object]]]]] = field(
+        default_factory=list
+    )
 
     def __post_init__(self) -> None:
         """The tables of a stack, all empty."""
@@ -119,11 +127,24 @@ class World:
         self.tables[name] = ValueTable(name, sort, partition)
         return self.tables[name]
 
+    def add_region(self, region: str) -> None:
+        """Copies of both tables, empty."""
+        copies = {name: self.tables[name] for name in (LEDGER, COUNTERS)}
+        for name, one in copies.items():
+            copies[name] = self.add(in_region(name, region), one.partition, one.sort)
+        self.elsewhere[region] = Transactions(copies, lambda: self.now_ms)
+
+    def transactions_in(self, region: str) -> Transactions:
+        """Those of a region."""
+        return self.transactions if region == REGION else self.elsewhere[region]
+
     def show(self, contents: Contents, now_ms: int) -> None:
         """Let requests work on these contents, at a time."""
         for name, table in self.tables.items():
             table.items = dict_of(contents.tables.get(name, {}))
         self.transactions.known = dict(contents.tokens)
+        for one in self.elsewhere.values():
+            one.known = self.transactions.known
         self.now_ms = now_ms
 
     @property
@@ -148,6 +169,11 @@ class World:
         before = contents.tables
         written = any(table.items is not before[name] for name, table in self.tables.items())
         return not written and self.transactions.known == contents.tokens
+
+
+def in_region(name: str, region: str) -> str:
+    """The name of a region's copy of a table."""
+    return name if region == REGION else f"{name} in {region}"
 
 
 def dict_of(items: Items) -> dict[Any, Any]:
