@@ -128,7 +128,12 @@ def _prepare(ledger: CountLedger) -> None:
 
 
 def _faults(scripts: tuple[Script, ...]) -> int | None:
-    return None if len(scripts) == 3 else fewer_beside_more(scripts)
+    """Two deletions: without a fault; one alone: with one; three calls: not."""
+    if len(scripts) == 3:
+        return None
+    if scripts == (("delete",),):
+        return 1
+    return 0 if set(scripts) == {("delete",)} else fewer_beside_more(scripts)
 
 
 REGION_DELETIONS: Final = Capability(
