@@ -54,8 +54,8 @@ NOT_EXPLORED: Final = (
     "the streams: shards that split or end, several counters, windows; the evaluator",
     "deletions beside late deliveries: totals of deleted counters follow at once",
     "repair: two of the largest scripts, with a fault; three calls at once of which one compares",
-    "deletions over regions: three calls at once, two deletions with a fault, one with two; and the "
-    "steps before the numbers are gone",
+    "deletions over regions: three calls at once, two deletions with a fault, one with two",
+    "deletions over regions: the steps before the numbers are gone",
     "promotion marks; what is beside a deleted ledger counter: windows, memberships, alert states",
     "buffers, Kinesis, quarantine, import, the API over HTTP",
     "pages of more than 1,000 items, throttled reads, requests that DynamoDB rejects",
