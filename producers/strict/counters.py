@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger import amount as amounts
 from countledger.ledger import keys
 from countledger.ledger.amount import parse_delta
+from countledger.ledger.attempts import PASSING
 from countledger.ledger.clock import show_duration, to_datetime
 from countledger.ledger.errors import BadDelta, BadSetting, KeyExpired, Throttled
 from countledger.ledger.ids import IdempotencyKey, check_key
@@ -224,7 +225,8 @@ class StrictCounters:
             )
             try:
                 return (yield from read_counter(connection, definition, None))
-            except StaleDefinition:
+            except (StaleDefinition, *PASSING):
+                # It has moved them: an error of this read must not say that nothing was written.
                 return created(
                     definition, [{**encode_definition(definition), **encode_state(after)}]
                 )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from countledger.infra.memory.tables import Change
 from countledger.ledger import keys
+from tests.simulation.administrator_operations import RuledAccounts
 from tests.simulation.alert_account import AlertAccount
 from tests.simulation.claim_operations import ClaimAccounts
 from tests.simulation.deletion_account import DeletionAccounts
@@ -60,6 +61,8 @@ class Auditor:
         self.holds = HoldAccounts(self.schedule, self.shape.skew_ms // 2)
         self.watchers.append(self.holds.changed)
         self.watchers.append(self.quotas.changed)
+        self.ruled = RuledAccounts()
+        self.watchers.append(self.ruled.changed)
 
     def note(self, change: Change) -> None:
         """A change of an item anywhere."""

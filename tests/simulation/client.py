@@ -70,6 +70,7 @@ class Memory:
         open: changes of strict counters whose fate is not known: counter, key, delta.
         corrupt: of the counter that is malformed, the deltas that nobody has used.
         baskets: holds that somebody asked for.
+        ruled: whether administrators have strict counters of their own.
         exported: what exports have found, and imports were given.
         malformed: what was written there by hand and not mended: the region, and the item.
     """
@@ -93,6 +94,7 @@ class Memory:
     wishes: dict[tuple[str | IdempotencyKey, str], set[int]] = field(default_factory=dict)
     exported: Exported = field(default_factory=Exported)
     baskets: list[Basket] = field(default_factory=list)
+    ruled: bool = False
     numbers: int = 0
 
     def number(self) -> int:

@@ -9,6 +9,7 @@ raises is a failure of the simulation. To add one, write a function of a `Client
 from functools import partial
 from typing import Final
 
+from tests.simulation import administrator_operations as administrators
 from tests.simulation import alert_operations as alerts
 from tests.simulation import buffer_operations as buffer
 from tests.simulation import claim_operations as claims
@@ -114,6 +115,10 @@ OPERATIONS: Final = (
     Operation("hold sale", holds.sell, 1.5, home=True),
     Operation("open holds delete", holds.delete, 1.5, home=True),
     Operation("late schedules remake", running.remake_schedule, 3, home=True),
+    Operation("administrator value", administrators.set_value, 2, home=True),
+    Operation("administrator bounds", administrators.move_bounds, 2, home=True),
+    Operation("administrator remake", administrators.remake, 0.7, home=True),
+    Operation("administrator sale", administrators.sell, 3, home=True),
 )
 
 # What a process does before it ends by itself.

@@ -21,7 +21,7 @@ from countledger.producers.ingest import entries, ingest
 from countledger.producers.ingest.ingest import Ingest
 from countledger.producers.recorder import Compensator
 from countledger.producers.sequences.sequences import Lease
-from countledger.producers.strict import creation
+from countledger.producers.strict import creation, multi_update
 from countledger.producers.strict.definition import of
 from tests.simulation import product
 from tests.simulation.canary import Canary
@@ -51,6 +51,11 @@ def _of_memory(kept: Any, world: World, at_ms: int, count: int) -> list[str]:  #
 
 def _held_or_not(plan: Any, *given: Any) -> list[Delete]:  # noqa: ANN401 - handed on
     """A counter goes, whatever open holds have of it."""
+    return [replace(one, condition=of(given[1].incarnation)) for one in plan(*given)]
+
+
+def _of_any_version(plan: Any, *given: Any) -> list[Any]:  # noqa: ANN401 - handed on
+    """A counter is set to a value, whatever has happened since it was read."""
     return [replace(one, condition=of(given[1].incarnation)) for one in plan(*given)]
 
 
@@ -171,6 +176,19 @@ CANARIES: Final = [
         wrapped(creation, "plan_deletion", _held_or_not),
         "open holds",
         seed=3,
+    ),
+    Canary(
+        "a value is set on the version that was read",
+        wrapped(multi_update, "plan_value", _of_any_version),
+        "administrators",
+        seed=5,
+    ),
+    # A late request of a call that others have overtaken.
+    Canary(
+        "bounds are moved before every later move",
+        replaced(creation, "_numbered", lambda write, _moves, _call: write),
+        "administrators",
+        seed=21,
     ),
     Canary(
         "copy: ids are of the kernel's randomness",

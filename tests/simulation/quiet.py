@@ -13,6 +13,7 @@ from countledger.producers.strict.outcome import Applied, BoundReached
 from tests.simulation import quarantine_operations as malformed
 from tests.simulation import strict_operations as strict
 from tests.simulation.accidents import is_lost, mend
+from tests.simulation.administrator_operations import check_ruled
 from tests.simulation.alert_operations import run_initial_scan
 from tests.simulation.buffer_operations import check_events, check_spools
 from tests.simulation.claim_operations import check_claims
@@ -263,6 +264,7 @@ ENDS: Final[tuple[Callable[[World, Memory], None], ...]] = (
     check_strict,
     check_holds,
     check_joint,
+    check_ruled,
     check_numbers,
     check_claims,
     check_quotas,

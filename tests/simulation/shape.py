@@ -164,6 +164,7 @@ _WINDOWED: Final = ("record", "resend", "exact", "compact", "verify", "repair")
 LATE_FOCUSES: Final[dict[str, tuple[str, ...]]] = {
     "open holds": ("hold", "open holds"),
     "late schedules": ("record", "late schedules"),
+    "administrators": ("administrator",),
 }
 LATER: Final = ("copy", *(names[-1] for names in LATE_FOCUSES.values()))
 _LATE: Final = 0.12

@@ -11,6 +11,7 @@ from typing import Any
 
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from countledger.ledger.namespace import Kind
+from tests.simulation import administrator_operations as administrators
 from tests.simulation import alert_operations as alerts
 from tests.simulation import hold_operations as holds
 from tests.simulation import joint_operations as joint
@@ -197,6 +198,8 @@ class Simulation:
             holds.make(world, product, memory)
         if any(self.shape.weights.get(name, 0) for name in joint.JOINT):
             joint.make(product, memory)
+        if any(self.shape.weights.get(name, 0) for name in administrators.OPERATIONS):
+            administrators.make(product, memory)
 
     def _make_strict(self, product: Product) -> None:
         names: Mapping[str, tuple[str, int]] = {

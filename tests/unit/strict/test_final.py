@@ -19,6 +19,8 @@ from countledger.testing import MemoryStack
 COUNTER = "s:hall"
 # A token is forgotten by then, and a request that was signed before may still land.
 FORGOTTEN_MINUTES = 12
+# More requests than any call sends again.
+_MANY = 50
 
 
 @pytest.fixture
@@ -112,6 +114,18 @@ def test_bounds_that_others_moved_since_do_not_come_back(stack: MemoryStack, bin
     stack.land()
 
     assert strict.show(COUNTER).upper == 100
+
+
+@pytest.mark.parametrize("bins", [1, 2])
+def test_bounds_that_were_moved_are_not_reported_as_refused(stack: MemoryStack, bins: int) -> None:
+    """The read of the counter that follows fails: the answer is what the write has left."""
+    strict = stack.ledger.strict
+    strict.create(COUNTER, method="marker", lower=0, upper=100, opening=5, bins=bins)
+    stack.before_next_request(lambda: stack.throttle(_MANY), skip=2)
+
+    moved = strict.set_bounds(COUNTER, upper=10)
+
+    assert (moved.value, moved.upper) == (5, 10)
 
 
 def test_bounds_are_unknown_if_the_call_may_be_among_several_moves_since(
