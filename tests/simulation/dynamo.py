@@ -20,7 +20,7 @@ from tests.simulation.table import SimulatedTable
 T = TypeVar("T")
 
 # For how long a read that is not consistent may show what was there before, and how often.
-_STALE_MS: Final = 1_000
+STALE_MS: Final = 1_000
 _STALE: Final = 0.3
 # The index of memberships; and what the one of due counters has of an item.
 _MEMBERS: Final = "members"
@@ -146,7 +146,7 @@ class SimulatedClient(TableClient):
         if not consistent and isinstance(table, SimulatedTable) and key in table.earlier:
             changed_ms, before = table.earlier[key]
             world = self.process.world
-            fresh = world.schedule.now_ms - changed_ms > _STALE_MS
+            fresh = world.schedule.now_ms - changed_ms > STALE_MS
             if not fresh and world.random.random() < _STALE:
                 item = before
         return None if item is None else dict(item)

@@ -68,6 +68,7 @@ class Excuses(dict[str, tuple[float, str]]):
 
 # Of a total, not of windows: those of a region that joined begin later.
 EDITED: Final = "edited by hand"
+GONE: Final = "deleted by hand"
 JOINED: Final = "its totals are still to be made"
 
 

@@ -13,7 +13,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import MINUTE_MS
 from tests.simulation.client import Client
-from tests.simulation.ledger_account import EDITED, STOCK
+from tests.simulation.ledger_account import EDITED, GONE, STOCK
 from tests.simulation.ledger_operations import draw_any
 from tests.simulation.shape import COUNTERS
 from tests.simulation.sums import Wrong
@@ -120,7 +120,7 @@ def spoil(client: Client) -> None:
     auditor = client.auditor
     excused = auditor.ledger.accounts[counter].excused
     gone = client.random.random() < DELETED
-    excused[client.region] = client.world.schedule.now_ms, "deleted by hand" if gone else EDITED
+    excused[client.region] = client.world.schedule.now_ms, GONE if gone else EDITED
     auditor.by_hand = True
     table.store(key, None if gone else {**there, "total": there["total"] + 7})
     auditor.by_hand = False
